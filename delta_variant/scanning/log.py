@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -195,26 +196,30 @@ class Log:
 
     def __init__(self, storage: Storage, system: fs.FileSystem) -> None:
         self.table, self._storage, self._system, self._root = storage.name, storage, system, f"{storage.root}/_delta_log"
-        self._commits: dict[int, fs.FileInfo] = {}
-        self._checkpoints: dict[int, dict[tuple[str, ...], list[fs.FileInfo]]] = {}
-        for info in self._listed():
-            commit, checkpoint = _COMMIT.fullmatch(info.base_name), _CHECKPOINT.fullmatch(info.base_name)
-            if commit:
-                self._commits[int(commit[1])] = info
-            elif checkpoint and not (checkpoint["form"] == "json" and not checkpoint["id"]):
-                kind = (checkpoint["parts"] or "", checkpoint["id"] or "")
-                self._checkpoints.setdefault(int(checkpoint["version"]), {}).setdefault(kind, []).append(info)
+        self._commits, self._checkpoints = self._listed()
         if not self._commits and not self._checkpoints:
             raise TableError(f"{self.table} is not a Delta table: it has no _delta_log with commits: check the path")
 
-    def _listed(self) -> list[fs.FileInfo]:
+    def _listed(self) -> tuple[dict[int, fs.FileInfo], dict[int, dict[tuple[str, ...], list[fs.FileInfo]]]]:
+        """The commits by version, and the parts of checkpoints by version and kind."""
+        commits: dict[int, fs.FileInfo] = {}
+        checkpoints: dict[int, dict[tuple[str, ...], list[fs.FileInfo]]] = {}
         try:
             found = self._system.get_file_info(fs.FileSelector(self._root))
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return commits, checkpoints
         except (OSError, pa.ArrowException) as error:
             raise TableError(f"cannot list {self.table}/_delta_log: {error}") from error
-        return [info for info in found if info.type == fs.FileType.File]
+        for info in found:
+            if info.type != fs.FileType.File:
+                continue
+            commit, checkpoint = _COMMIT.fullmatch(info.base_name), _CHECKPOINT.fullmatch(info.base_name)
+            if commit:
+                commits[int(commit[1])] = info
+            elif checkpoint and not (checkpoint["form"] == "json" and not checkpoint["id"]):
+                kind = (checkpoint["parts"] or "", checkpoint["id"] or "")
+                checkpoints.setdefault(int(checkpoint["version"]), {}).setdefault(kind, []).append(info)
+        return commits, checkpoints
 
     @property
     def last(self) -> int:
@@ -292,8 +297,7 @@ class Log:
     def _check_commits(self, first: int, last: int) -> None:
         missing = self._missing(first, last)
         if missing is not None:  # A listing beside a writer may have a commit and lack the one before. The next listing has it.
-            found = [(_COMMIT.fullmatch(info.base_name), info) for info in self._listed()]
-            self._commits.update((int(commit[1]), info) for commit, info in found if commit)
+            self._commits.update(self._listed()[0])
             missing = self._missing(first, last)
         if missing is not None:
             raise TableError(
@@ -333,25 +337,34 @@ class Log:
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
     def _load(self, state: _State, version: int, files: list[fs.FileInfo]) -> None:
+        """Adds the files of a checkpoint. The actions of a checkpoint have no order; memory holds a batch of each part."""
+
+        def load(info: fs.FileInfo) -> list[str]:
+            """The sidecars that a part names."""
+            sidecars = []
+            for actions in self._actions(info):
+                state.apply({kind: found for kind, found in action.items() if kind != "remove"} for action in actions)
+                sidecars += [action["sidecar"]["path"] for action in actions if action.get("sidecar")]
+            return sidecars
+
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            loaded = list(pool.map(self._actions, files))
-            sidecars = [action["sidecar"]["path"] for actions in loaded for action in actions if action.get("sidecar")]
-            places = [
-                fs.FileInfo(self._storage.file(path) if "/" in path else f"{self._root}/_sidecars/{path}", fs.FileType.File)
-                for path in sidecars
-            ]
-            loaded += pool.map(self._actions, places)
-        for actions in loaded:
-            state.apply({kind: found for kind, found in action.items() if kind != "remove"} for action in actions)
+            sidecars = [path for found in pool.map(load, files) for path in found]
+            list(pool.map(load, [fs.FileInfo(self._sidecar(path), fs.FileType.File) for path in sidecars]))
         if state.metadata is None:
             raise TableError(f"{self.table}: the checkpoint of version {version} is damaged: it has no metadata")
 
-    def _actions(self, info: fs.FileInfo) -> list[Mapping[str, Any]]:
+    def _sidecar(self, path: str) -> str:
+        """A sidecar as the file system names it. Its path is percent-encoded, and may be a name alone."""
+        return self._storage.file(path if "/" in path else f"_delta_log/_sidecars/{path}")
+
+    def _actions(self, info: fs.FileInfo) -> Iterator[list[Mapping[str, Any]]]:
+        """The actions of a part of a checkpoint, in batches."""
         if info.path.endswith(".json"):
-            return self._lines(info)
+            yield self._lines(info)
+            return
         try:
             with self._system.open_input_file(info.path) as source, opened(source) as file:
-                return list(_parquet_actions(file))
+                yield from _parquet_actions(file)
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None
         except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
@@ -373,31 +386,36 @@ class Log:
         if first is None:
             raise TableError(f"{self.table}: no version of the table can be rebuilt from the log: it is damaged")
         numbers = [n for n in contiguous if n >= first]
-        times = self._times(numbers)
-        found = [number for number, at in zip(numbers, times, strict=True) if at <= moment]
+        since = self._timed_since(numbers[-1])
+        times = self._modified([n for n in numbers if n < since])
+        timed = [n for n in numbers if n >= since]
+        before = bisect_right(timed, moment, key=self._in_commit)  # in-commit timestamps ascend
+        found = timed[:before] or [number for number, at in times.items() if at <= moment]
         if not found:
-            raise TableError(f"{self.table} has no version at that time: the first is {numbers[0]}, of {_shown(times[0])}")
-        if moment > times[-1]:
+            earliest = times[numbers[0]] if times else self._in_commit(numbers[0])
+            raise TableError(f"{self.table} has no version at that time: the first is {numbers[0]}, of {_shown(earliest)}")
+        if found[-1] == numbers[-1] and moment > (latest := self._in_commit(numbers[-1]) if timed else times[numbers[-1]]):
             raise TableError(
-                f"{self.table} has no version as late as that: the newest is {numbers[-1]}, of {_shown(times[-1])}: leave out "
+                f"{self.table} has no version as late as that: the newest is {numbers[-1]}, of {_shown(latest)}: leave out "
                 "the timestamp"
             )
         return found[-1]
 
-    def _times(self, numbers: list[int]) -> list[int]:
-        """The times of commits in milliseconds: those in the commits since the table has them, else those of the files, which
-        must ascend."""
-        properties = self._replayed(numbers[-1]).properties
-        since = int(properties.get(_ICT_SINCE[0], 0)) if properties.get(_ICT, "").lower() == "true" else numbers[-1] + 1
-        times: list[int] = []
-        for number in (n for n in numbers if n < since):
-            modified = int(self._commits[number].mtime_ns // 1_000_000)
-            times.append(max(modified, times[-1] + 1) if times else modified)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            times += pool.map(self._in_commit, [n for n in numbers if n >= since])
+    def _timed_since(self, last: int) -> int:
+        """The first version whose commit has an in-commit timestamp; one after the last if there is none."""
+        properties = self._replayed(last).properties
+        return int(properties.get(_ICT_SINCE[0], 0)) if properties.get(_ICT, "").lower() == "true" else last + 1
+
+    def _modified(self, numbers: list[int]) -> dict[int, int]:
+        """The times of commits as those of their files, in milliseconds, which must ascend."""
+        times: dict[int, int] = {}
+        latest = -(1 << 63)
+        for number in numbers:
+            times[number] = latest = max(int(self._commits[number].mtime_ns // 1_000_000), latest + 1)
         return times
 
     def _in_commit(self, number: int) -> int:
+        """The in-commit timestamp of a version, in milliseconds."""
         for action in self._commit(number):
             at = (action.get("commitInfo") or {}).get("inCommitTimestamp")
             if at is not None:
@@ -405,8 +423,8 @@ class Log:
         raise TableError(f"{self.table}: commit {number} has no inCommitTimestamp, although the table has them: it is damaged")
 
 
-def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
-    """The actions in a checkpoint file, without those that a reader does not use."""
+def _parquet_actions(file: pq.ParquetFile) -> Iterator[list[Mapping[str, Any]]]:
+    """The actions in a checkpoint file, in batches, without those that a reader does not use."""
     types = {field.name: field.type for field in file.schema_arrow}
     wanted = []
     for name in ("protocol", "metaData", "sidecar", "add"):
@@ -420,9 +438,8 @@ def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
         batch = with_types(read, schema_without_views(read.schema))
         for name in batch.schema.names:
             column = _with_texts(batch.column(name))
-            for found in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
-                if any(value is not None for value in found.values()):
-                    yield {name: found}
+            found = column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy")
+            yield [{name: action} for action in found if any(value is not None for value in action.values())]
 
 
 def _with_texts(array: pa.Array) -> pa.Array:
