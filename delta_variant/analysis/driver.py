@@ -29,7 +29,6 @@ from delta_variant.transaction import Table, bounded_columns
 from delta_variant.writer import indexing, shredding_schemas
 from delta_variant.writer.column_types import leaves
 
-_STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 BATCH_FILES = 5000
 """A commit has about so many files, 20 MiB of statistics at most."""
 
@@ -215,8 +214,9 @@ def _plan(
             f"{table.name} keeps no statistics of {', '.join(lacking)}: Delta keeps them for the first "
             "delta.dataSkippingNumIndexedCols columns, and not inside arrays and maps"
         )
-    prefix = int(table.spark.conf.get(_STRING_PREFIX, "32") or 32)
-    loses_bounds = not tags_only and not jvm.companion(table.spark, "Pairs").readsBounds()
+    pairs = jvm.companion(table.spark, "Pairs")
+    prefix = pairs.stringPrefix(table.spark._jsparkSession, snapshot.metadata())  # noqa: SLF001  # no public name
+    loses_bounds = not tags_only and not pairs.readsBounds()
     return AnalysisPlan(table.storage, tuple(planned), by_name, prefix, few, tags_only, loses_bounds)
 
 

@@ -132,7 +132,11 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """The files that can match, one by one."""
         where = self._both(filter)
         for file in self._pushed(where)[1]:
-            yield TableFragment(TableDataset(self._query, self._snapshot, [file], self._arguments, self._where))
+            yield TableFragment(self, file)
+
+    def of(self, file: File) -> TableDataset:
+        """The rows of one of the files."""
+        return TableDataset(self._query, self._snapshot, [file], self._arguments, self._where)
 
     def _both(self, where: Any) -> Any:
         return where if self._where is None else self._where if where is None else self._where & where
@@ -169,13 +173,13 @@ def _unpickled(path: str, columns: Any, options: Mapping[str, Any], where: Any) 
 
 
 class TableFragment:
-    """The rows of one file, in the form that DataFusion asks for."""
+    """The rows of one file, in the form that DataFusion asks for. It can be pickled, as its dataset can."""
 
-    def __init__(self, rows: TableDataset) -> None:
-        self._rows = rows
+    def __init__(self, rows: TableDataset, file: File) -> None:
+        self._rows, self._file = rows, file
 
     def scanner(self, schema: Any = None, **options: Any) -> TableScanner:  # noqa: ARG002  # it is the dataset's
-        return self._rows.scanner(**options)
+        return self._rows.of(self._file).scanner(**options)
 
 
 class TableScanner:

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 import delta_variant as dv
 from delta_variant import jvm, stats
@@ -116,6 +117,18 @@ def test_files_of_this_package(spark, on, tmp_path):
     assert opened(on, tmp_path / "copy") == (1, 1)
     assert dv.VariantTable.forPath(spark, tmp_path / "copy").analyze().commits == 0
     assert last(tmp_path / "copy", "commitInfo")["operation"] == "COMPUTE STATS"
+
+
+def test_the_length_of_strings_that_the_table_has(spark, tmp_path):
+    """`analyze` cuts strings where `write` does: at the session's length, or the table's own from Delta 4.1 on."""
+    create(spark, tmp_path / "t", more="")
+    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` SET TBLPROPERTIES ('delta.dataSkippingStringPrefixLength' = '4')")
+    dv.write(rows(spark).withColumn("v", F.expr("parse_json(concat('{\"k\":\"', repeat(n, 9), '\"}'))")), tmp_path / "t")
+    without_bounds(tmp_path / "t", tmp_path / "copy")
+    dv.VariantTable.forPath(spark, tmp_path / "copy").analyze()
+    written, analyzed = live(tmp_path / "t"), live(tmp_path / "copy")
+    assert {path: add["stats"] for path, add in analyzed.items()} == {path: add["stats"] for path, add in written.items()}
+    assert all(len(low) == 4 for low, _ in stated(tmp_path / "copy", "k").values())
 
 
 def test_files_of_delta_spark(spark, on, tmp_path):

@@ -545,6 +545,8 @@ def test_methods_of_pyarrow(events):
     copy = pickle.loads(pickle.dumps(some))
     assert copy.to_table() == some.to_table()
     assert "version=0" in repr(copy)
+    for part in rows.get_fragments():
+        assert pickle.loads(pickle.dumps(part)).scanner().to_table() == part.scanner().to_table()
     for call in (lambda: rows.join(rows, "n"), lambda: rows.sort_by("n"), lambda: rows.replace_schema(rows.schema)):
         with pytest.raises(errors.UnsupportedFeatureError, match="to_table"):
             call()
