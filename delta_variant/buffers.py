@@ -236,7 +236,7 @@ def as_binary(array: pa.Array) -> pa.Array:
 
 def check(array: pa.Array, what: str) -> None:
     """Raises InvalidLayoutError for an array from elsewhere whose buffers do not have the size that its type asks for, and for
-    what is no array.
+    anything but an array.
 
     what: the calling function, for the message. Offsets are left to `buffers_of` and `kernels.rebuild`, which look at those of
     the rows in question: pyarrow's full check of a slice takes as long as that of the whole array. Views and indices of

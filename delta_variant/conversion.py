@@ -89,7 +89,7 @@ def convert(
     for `write`.
 
     Returns counts of files, rows and bytes. Raises InvalidSchemaError for columns that differ between files or have a type that
-    Spark has not, and if no column is VARIANT; InvalidLayoutError and MalformedVariantError for Variants that are none;
+    Spark does not have, and if no column is VARIANT; InvalidLayoutError and MalformedVariantError for malformed Variants;
     TableError for a file that cannot be read, for no files, and for a source that is a Delta table or holds the target; and
     what `write` raises. Messages about a value name the file, the column or the path, and the row of the file, from 0.
     """

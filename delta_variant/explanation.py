@@ -117,7 +117,7 @@ def explain(df: DataFrame) -> Report:
 
     The query is planned anew under the session's current settings; no part of it runs. Scans that are never pruned are in the
     report with the reason: cached rows, streams, change data feeds, Parquet files outside of Delta tables, Delta's DSv2 reader.
-    Raises SessionError for a DataFrame of Spark Connect, and UnsupportedFeatureError for what is no DataFrame.
+    Raises SessionError for a DataFrame of Spark Connect, and UnsupportedFeatureError for anything but a DataFrame.
     """
     if not isinstance(df, DataFrame):
         raise UnsupportedFeatureError(f"explain takes a DataFrame, not {df!r}: write explain(spark.sql(…))")

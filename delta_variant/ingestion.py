@@ -103,11 +103,13 @@ def ingest(
     have been rewritten since (OPTIMIZE, DELETE, UPDATE), it is not known which rows these are, and reload is a TableError.
     format: "lines" (a document on each line), "array" (the elements of a top-level array), "adjacent" (documents one after the
     other, with blanks, line breaks, record separators (RFC 7464) or nothing between them), "document" (the whole file), or
-    "auto", for which the beginning of each file decides: an array if it begins with a bracket; adjacent if it begins with a
-    record separator, or with an object and a document that begins on its first line ends on another one, or its first line is
-    several documents (the first two complete objects or arrays) and is the only line, or longer than a document may be; else
-    lines, where a line that is several complete objects or arrays is several rows. Large plain files of lines are read by
-    several tasks, all others by one each.
+    "auto": the beginning of each file decides.
+    * A file that begins with a bracket is an array.
+    * A file that begins with a record separator is adjacent documents. So is one that begins with an object if a document on
+      its first line ends on a later line. So is one whose first line is several documents, of which the first two are complete
+      objects or arrays, if it has no other line, or if the line is longer than a document may be.
+    * Any other file is lines. A line of several complete objects or arrays is several rows.
+    Large plain files of lines are read by several tasks, all others by one each.
     records: the path to an array inside each document of a file, such as $.Records; its elements are the rows.
     path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
     constants: columns with the same value in all rows. folders: columns, with their types, from the folders of a path
@@ -115,8 +117,9 @@ def ingest(
     error for a value that is not a number, and NULL where the path is missing; try_variant_get(v, '$.id', 'bigint') is NULL for
     both. Spark computes them, under the session's settings; the documents go through Spark for that, which takes longer.
     bad_records: a table for documents that are malformed or too long, with the columns file, line, byte (the first of the
-    document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first is an error. If
-    an earlier ingestion had no such table, or ended early, the files of the target are read once more for it.
+    document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first malformed
+    document is an error. If an earlier ingestion had no such table, or ended early, the files of the target are read once more
+    for it.
     max_document_bytes: the size of the longest document. commit_bytes: after so many bytes of files there is a commit.
     progress: called after each commit. storage_options: as for `write`, for source and target.
     options: of `write`: shred, partition_by, merge_schema, compression, max_rows_per_file and user_metadata.

@@ -85,7 +85,7 @@ class Loaded:
 
 
 def check_options(operation: str, given: Iterable[str], known: Collection[str], instead: str) -> None:
-    """Raises UnsupportedFeatureError for an option of `write` that an operation does not have, TypeError for one of neither.
+    """Raises UnsupportedFeatureError for an option of `write` that an operation does not have, TypeError for an unknown one.
 
     known: those that it has. instead: what takes the others, for the message.
     """
@@ -248,7 +248,7 @@ class Loader(ABC, Generic[Done]):
             return of.plan(changed, self.commit_bytes)
 
     def run(self, files: Sequence[ListedFile], done: Done) -> Done:
-        """Loads the files that the table has not, and those that have changed if they are to be, commit by commit.
+        """Loads the files that the table does not have, and those that have changed if they are to be, commit by commit.
 
         done: what was done before. Returns the totals with this.
         """

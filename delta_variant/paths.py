@@ -228,7 +228,7 @@ def listed(text: str) -> list[str]:
     return [item.strip() for item in _LISTED.findall(text) if item.strip()]
 
 
-def dotted(column: ColumnPath) -> str:
+def dotted(column: Sequence[str]) -> str:
     """The name of a column as users write it.
 
     >>> dotted(("s", "a.b"))

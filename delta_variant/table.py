@@ -139,9 +139,9 @@ class VariantTable:
         Otherwise a table without this feature gets it. progress: called after each commit.
 
         bloom: paths of strings, integers or decimals that queries look up by `=` or IN, and whose values are scattered over all
-        files. Each file that lacks one gets a filter for these paths, which says whether a value may be in it, in files beside
-        the data; without columns and paths nothing else is done. If columns and paths are not given either, the paths are
-        those of the table properties `delta_variant.bloom.<column>`, by which `write` makes filters too. budget: the share of
+        files. For each of these paths, each file that lacks a filter gets one, which says whether a value may be in the file.
+        Filters are stored beside the data. With bloom alone nothing else is done. Without all three, the paths are those of
+        the table properties `delta_variant.bloom.<column>`, by which `write` makes filters too. budget: the share of
         a file's bytes that its filters may take, by default that of the property `delta_variant.indexBudget`, or 0.01. A value
         takes 7 bits if 1 of 50 other files is to be opened in vain, and 10 if 1 of 500. A path without room for 2 bits a value
         has no filter; the result counts such files.

@@ -47,7 +47,7 @@ def parse_json(
     InvalidLayoutError for other types, and for more than 2 GiB of Variants.
 
     Two keys may both become `?`. Spark then writes two fields of that name, and so does this function. Such a Variant is
-    malformed, and all that reads Variants here refuses it; `write`, `ingest` and `shred_json` refuse the text.
+    malformed, and every reader of this package refuses it; `write`, `ingest` and `shred_json` refuse the text.
 
     As in Spark, an integer takes the narrowest type. Other numbers become decimals if they have no exponent and up to 38
     digits, else doubles; beyond the range of doubles they are infinite. What follows a complete value is ignored, but after a
@@ -138,7 +138,7 @@ class Parser:
     """The buffers and caches of the kernel, and what it gave so far. The caches of keys outlast a column.
 
     distinct: whether an object is malformed if two of its keys become the same text. strict: whether also text after a complete
-    value, and a byte that is not UTF-8, are malformed; Spark ignores the one and replaces the other.
+    value, and a byte that is not UTF-8, are malformed; Spark ignores the text and replaces the byte.
     """
 
     def __init__(

@@ -310,7 +310,7 @@ def _rules(machine: _Machine) -> str:
     from delta_variant.session import enable
 
     enable(machine.spark)
-    return "a query of their own skips the file that it should"
+    return "a test query skips the file that it should"
 
 
 def _round_trip(machine: _Machine) -> str:

@@ -49,7 +49,7 @@ class Beginning(Protocol):
 
 
 def encoding(head: Beginning) -> str | None:
-    """UTF-16 or UTF-32, if the file is that; None for UTF-8 and what else there is.
+    """UTF-16 or UTF-32, if the file is that; None for UTF-8 and anything else.
 
     Without a byte order mark, the zeros of the first characters tell. Fewer than four bytes tell nothing, nor
     does a single zero.

@@ -13,7 +13,7 @@ types. The strategy for a whole column is in `shredding`.
     metadata  dictionaries
     levels    Variants → slots of the schema: objects and lists in shred, leaves in take
     structs   Arrow arrays as structs, for pyarrow to import
-    unshred   slots of the schema → Variants
+    unshred   slots of a node → Variants; rebuild: all nodes of a column
     validate  checks Variants down to the last leaf
     rekey     Variants → the same Variants with other dictionaries
     json      Variants → JSON text; notation: the format of scalars in it
@@ -22,6 +22,8 @@ types. The strategy for a whole column is in `shredding`.
     texts     the smallest and the largest string of a column
     times     the first and the last date or timestamp of a column of texts
     sample    counts the paths and the types of a column, for `schema.infer`
+    order     the order of the keys of objects
+    ribbon    hashes of values, and filters over them
     thrift    finds where values in a Parquet footer end
     footers   checks a Parquet footer before pyarrow gets it
 

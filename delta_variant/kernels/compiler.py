@@ -132,7 +132,7 @@ helper = _inner(forceinline=True)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
 called = _inner(forceinline=False)
-"""Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel.
+"""Compiles a helper for rare cases or long work: it is called, and takes no registers from the main loop of a kernel.
 
 Without forceinline=False it would have that flag from the helper that calls it. LLVM still inlines what it thinks small: see
 `apart`."""

@@ -43,8 +43,8 @@ from delta_variant.kernels.thrift import (
 BAD_THRIFT, BAD_TREE, DEEP, BAD_NAME, BAD_TYPE, BAD_COUNT, NO_METADATA, ENCRYPTED, ELSEWHERE = range(1, 10)
 BAD_PATH, BAD_KIND, BAD_CODEC, BAD_VALUES, BAD_PLACE, BAD_NULLS, BAD_LEVELS, BAD_ROWS, SHARED, TOO_MANY_ROWS = range(10, 20)
 FAULTS = {
-    BAD_THRIFT: "it is no FileMetaData of Thrift's compact protocol",
-    BAD_TREE: "the schema is no tree of columns",
+    BAD_THRIFT: "it is not a FileMetaData of Thrift's compact protocol",
+    BAD_TREE: "the schema is not a tree of columns",
     DEEP: "the schema is nested too deeply",
     BAD_NAME: "a name is not valid UTF-8",
     BAD_TYPE: "the schema has a column of an unknown type",
@@ -52,10 +52,10 @@ FAULTS = {
     NO_METADATA: "a column chunk has no metadata",
     ENCRYPTED: "a column is encrypted",
     ELSEWHERE: "a column is in another file",
-    BAD_PATH: "a column chunk has another path than the schema",
-    BAD_KIND: "a column chunk has another type than the schema",
+    BAD_PATH: "the path of a column chunk differs from that in the schema",
+    BAD_KIND: "the type of a column chunk differs from that in the schema",
     BAD_CODEC: "a column chunk has an unknown compression",
-    BAD_VALUES: "a column has another number of values than its row group has rows",
+    BAD_VALUES: "the number of values of a column differs from the rows of its row group",
     BAD_PLACE: "a column chunk is not within the file",
     BAD_NULLS: "a column chunk has more nulls than values",
     BAD_LEVELS: "the size statistics of a column chunk contradict the schema",

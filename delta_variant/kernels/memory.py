@@ -24,7 +24,7 @@ FAULTS = {
     DEPTH: "value: nested too deeply",
     CONFLICT: "value and typed_value are both set, and are not the two parts of an object",
     NOT_AN_OBJECT: "typed_value is an object, but value is not",
-    NO_KEY: "a shredded field has a name that the metadata lacks",
+    NO_KEY: "the metadata lacks the name of a shredded field",
     NOT_UTF8: "a string or a key is not valid UTF-8",
     DIGITS: "value: a decimal has more than 38 digits",
     TIME_OF_DAY: "value: a time is not within one day",

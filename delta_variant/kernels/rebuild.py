@@ -55,10 +55,10 @@ NOT_ASCII, GROUP_FLAGS, VALUE_FLAGS, TYPED_FLAGS, MISSING, SHAPE, AROUND = range
 HAS_VALUE: whether any slot has a `value`. …_BITS, …_AT: the address of Arrow's validity, or 0, and the slot 0 in it and in the
 other buffers of that column. ENDS, DATA: the addresses of the offsets from slot 0 on and of the bytes of `value`. STRUCT: the
 address of the struct of typed_value; BASE: where its children start. OFFSETS, TEXT: the addresses of the offsets from slot 0
-on, and of the bytes of texts; for other leaves OFFSETS is that of the values. NOT_ASCII: whether texts have another byte.
-GROUP_FLAGS, …: where in the room the flags of the slots are that are set and have nothing missing around them, the flags of
-missing slots, and what `size_objects` or `size_lists` keep. A place that is 0 says that all flags are set. AROUND: the place of
-the flags of what is around.
+on, and of the bytes of texts; for other leaves OFFSETS is that of the values. NOT_ASCII: whether texts have a byte that is not
+ASCII. GROUP_FLAGS, …: where in the room the flags of the slots are that are set and have nothing missing around them, the flags
+of missing slots, and what `size_objects` or `size_lists` keep. A place that is 0 says that all flags are set. AROUND: the place
+of the flags of what is around.
 """
 
 SLOTS, SIZES, DICTIONARY, LIVE = range(4)

@@ -123,7 +123,7 @@ class Group:
     def _fold(self, typed: Typed, rows: Rows) -> None:
         """Unshreds a typed column into the value."""
         if self.value is not None and (typed.valid & np.asarray(self.value.is_valid())).any():
-            raise InvalidLayoutError(f"{rows.words.value} is set beside a typed value that is no object", at=self.path)
+            raise InvalidLayoutError(f"{rows.words.value} is set beside a typed value that is not an object", at=self.path)
         columns = [rows.metadata.take(pa.array(self.rows)), typed.typed_value(rows, None)]
         array = pa.StructArray.from_arrays(columns, ["metadata", "typed_value"], mask=pa.array(~typed.valid))
         try:

@@ -154,8 +154,8 @@ class Sidecars:
         """Puts the small files of a path together if they are many, without the entries of data files that have left the table.
 
         files: the table's data files. A file is left alone if it is younger than a day and has an entry of another data file,
-        since that one may be about to be committed. Older files of other tables, and of older versions, are deleted. Readers
-        that find a file gone keep its data files.
+        since that one may be about to be committed. Older files of other tables, and of older versions, are deleted. A reader
+        that finds a file of the index gone skips none of its data files.
         """
         settled = datetime.now(timezone.utc) - _SETTLED
         small, outdated = [], []

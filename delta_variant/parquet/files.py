@@ -32,6 +32,7 @@ from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.footer import Names
 from delta_variant.parquet.stubs import Stubs
+from delta_variant.paths import dotted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -89,7 +90,7 @@ class FileWriter:
         names = {names for names, _ in leaves}
         for group in self._variants:
             if (*group, "metadata") not in names:
-                raise InvalidSchemaError(f"{'.'.join(group)} is not a VARIANT column of the schema to be written")
+                raise InvalidSchemaError(f"{dotted(group)} is not a VARIANT column of the schema to be written")
         given = "none" if compression is None else str(compression).lower()
         self._compression = PARQUETS_NAMES.get(given, given)
         if self._compression not in _CODECS:

@@ -26,6 +26,7 @@ from delta_variant.errors import DamagedFileError, InvalidSchemaError, Unsupport
 from delta_variant.kernels import footers as kernel
 from delta_variant.kernels.thrift import I8, STRUCT
 from delta_variant.parquet import thrift
+from delta_variant.paths import dotted
 
 Names = tuple[str, ...]
 """The names that lead to a group or a column of the Parquet schema, `list`, `element`, `key_value`, `key`, `value` included."""
@@ -100,7 +101,7 @@ def annotated(footer: bytes, variants: Collection[Names]) -> bytes:
             out += [footer[copied : element.stop], bytes([(_LOGICAL_TYPE - element.last_field) << 4 | STRUCT]), logical]
             copied = element.stop
     if left:
-        raise InvalidSchemaError(f"no group of the file can be a VARIANT column: {sorted('.'.join(names) for names in left)}")
+        raise InvalidSchemaError(f"no group of the file can be a VARIANT column: {sorted(dotted(names) for names in left)}")
     return b"".join([*out, footer[copied:]])
 
 

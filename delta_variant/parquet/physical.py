@@ -21,6 +21,7 @@ from delta_variant import buffers, nested
 from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError, UnsupportedFeatureError
 from delta_variant.parquet.footer import Names
+from delta_variant.paths import dotted
 
 _LOGICAL = {
     "BOOLEAN": {"NONE"},
@@ -134,14 +135,14 @@ def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:
     in_utc = logical == "TIME" and json.loads(column.logical_type.to_json())["isAdjustedToUTC"]
     if in_utc or logical not in _LOGICAL.get(physical, ()):
         parquet_type = physical if logical == "NONE" else f"{physical} {column.logical_type}"
-        raise InvalidLayoutError(f"at {'.'.join(names)}: Variant has no type for a Parquet column of {parquet_type}")
+        raise InvalidLayoutError(f"at {dotted(names)}: Variant has no type for a Parquet column of {parquet_type}")
     primitive = t.of_arrow(kind)
     if logical != "DECIMAL" or primitive is None:
         return kind
     decimal, make = _DECIMALS[physical]
     if kind.precision > t.DECIMAL_DIGITS[decimal]:
         raise InvalidLayoutError(
-            f"at {'.'.join(names)}: a Parquet column of {physical} has room for {t.DECIMAL_DIGITS[decimal]} digits, not for "
+            f"at {dotted(names)}: a Parquet column of {physical} has room for {t.DECIMAL_DIGITS[decimal]} digits, not for "
             f"decimal({kind.precision},{kind.scale})"
         )
     return kind if primitive.id == decimal else make(kind.precision, kind.scale)

@@ -6,7 +6,7 @@ Source: Parquet, `Statistics`; Delta variantShredding, "Statistics for Variant C
 
 A minimum and a maximum count only if every row group with values has both, since a row group without them may hold anything.
 Writers differ in how they treat NaN, zeros and long strings. Bounds of FLOAT and DOUBLE therefore count only in files of this
-package, and no more when pyarrow has read and written them again, since pyarrow leaves NaN out of bounds. Bounds of strings
+package, and no longer once pyarrow has written them again, since pyarrow leaves NaN out of bounds. Bounds of strings
 count only in files of pyarrow, which writes them whole or not at all.
 
 Invariant: a `PathStatistics` equals what reading the columns would give.

@@ -33,6 +33,7 @@ from delta_variant.kernels.sample import count_fields
 from delta_variant.parquet import chunks
 from delta_variant.parquet.chunks import Chunk, Levels
 from delta_variant.parquet.footer import Names, NewField
+from delta_variant.paths import dotted
 
 MAX_STUBS = 192
 """The most stubs of a file."""
@@ -246,7 +247,7 @@ def _structs(schema: pa.Schema, names: Names) -> Iterator[Struct]:
     kind, around = pa.struct(list(schema)), None
     for at, name in enumerate(names, 1):
         if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            raise InvalidSchemaError(f"{'.'.join(names)} is not a VARIANT column at the top or in structs")
+            raise InvalidSchemaError(f"{dotted(names)} is not a VARIANT column at the top or in structs")
         if kind.field(name).nullable:
             around = Struct(names[:at], around)
             yield around

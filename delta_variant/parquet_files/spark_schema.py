@@ -44,7 +44,7 @@ class FileColumns:
 
     annotated: the groups that carry the VARIANT logical type. asked: those that are VARIANT, in lower case; None for those that
     are annotated or have the structure of a layout. dropped: columns that are left out, in lower case. Raises
-    InvalidSchemaError, with the column, for types that Spark has not and for names that differ only by case.
+    InvalidSchemaError, with the column, for types that Spark does not have and for names that differ only by case.
     """
 
     def __init__(
@@ -86,7 +86,9 @@ class FileColumns:
         if found is None:
             nanoseconds = pa.types.is_timestamp(kind)
             advice = "write it with microseconds" if nanoseconds else "write it with another type"
-            raise InvalidSchemaError(f"column {dotted(names)} is {kind}, which Spark has not: {advice}, or drop the column")
+            raise InvalidSchemaError(
+                f"column {dotted(names)} is {kind}, which Spark does not have: {advice}, or drop the column"
+            )
         return found
 
 

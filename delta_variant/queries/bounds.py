@@ -35,7 +35,7 @@ from delta_variant.messages import (
     Member,
     OtherColumns,
 )
-from delta_variant.paths import normalized
+from delta_variant.paths import dotted, normalized
 from delta_variant.queries.casts import KINDS, TIMES, kind_of, kinds_for
 from delta_variant.queries.predicates import (
     And,
@@ -248,7 +248,7 @@ def useless(leaf: Leaf, log: LogContents) -> str | None:
     if path.ordinary:
         return None
     if path.column not in log.columns:
-        return f"{path}: the table's statistics have no Variant bounds for column {path.name or '.'.join(path.column)}"
+        return f"{path}: the table's statistics have no Variant bounds for column {path.name or dotted(path.column)}"
     if isinstance(leaf, NotNull):
         return None if log.nonnull else f"{leaf}: no file counts the rows that lack the path (tag {NONNULL_TAG})"
     kinds = kinds_for(path.type)

@@ -93,7 +93,7 @@ class TableFacts:
         found = casts.cast_one(text, pa.string(), field.kind, self.at)
         if found is None:
             raise DeltaVariantError(
-                f"{file.path}: its partition value {text!r} is no {type_name(field.kind)}: the log is damaged"
+                f"{file.path}: its partition value {text!r} is not a {type_name(field.kind)}: the log is damaged"
             )
         return Literal(found.ljust(field.length) if field.length else found, field.kind)
 

@@ -45,7 +45,7 @@ class Column:
         return self.fields[-1].kind
 
     def __str__(self) -> str:
-        return ".".join(field.name for field in self.fields)
+        return dotted([field.name for field in self.fields])
 
 
 @dataclass(frozen=True)

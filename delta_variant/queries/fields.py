@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.errors import TableError, UnsupportedFeatureError
+from delta_variant.paths import dotted
 from delta_variant.shredding import UNSHREDDED
 
 _COLLATIONS = "__COLLATIONS"
@@ -138,8 +139,8 @@ def resolved(schema: Struct, names: Sequence[str]) -> tuple[Field, ...]:
         field = kind.field(name) if isinstance(kind, Struct) else None
         if field is None:
             known = ", ".join(f.name for f in kind.fields) if isinstance(kind, Struct) else ""
-            inside = f"{'.'.join(f.name for f in fields)} is no struct" if not known else f"there are {known}"
-            raise TableError(f"there is no column {'.'.join(names)}: {inside}")
+            inside = f"{dotted([f.name for f in fields])} is not a struct" if not known else f"there are {known}"
+            raise TableError(f"there is no column {dotted(names)}: {inside}")
         if field.length == NESTED_CHAR:
             raise UnsupportedFeatureError(
                 f"column {field.name} has CHAR inside it, which delta_variant.scan cannot pad: leave it out, or use Spark"

@@ -106,7 +106,7 @@ def _unread(text: str, at: int) -> str:
     if text[at] in "'\"`":
         return f"the {text[at]} at character {at} is never closed"
     if text[at].isalpha():
-        return f"{text[at]!r} at character {at} is no letter of a name in Spark, unless the name is in backquotes"
+        return f"{text[at]!r} at character {at} is not a letter of a name in Spark, unless the name is in backquotes"
     return f"{text[at]!r} at character {at} has no meaning"
 
 
@@ -229,7 +229,7 @@ def _ends_operand(token: Token | None) -> bool:
 
 
 def _leads_type(before: Sequence[Token]) -> bool:
-    """Whether a type follows: after `::`, and after the AS of a cast, which is no field `s.as`."""
+    """Whether a type follows: after `::`, and after the AS of a cast, which is not a field `s.as`."""
     last = before[-1].text.lower() if before else ""
     return last == "::" or (last == "as" and before[0].text != ".")
 

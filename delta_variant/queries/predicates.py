@@ -27,7 +27,7 @@ class Path:
     """`variant_get(column, keys, type)`, followed by `casts` in that order; types are written as in Spark's catalog.
 
     `text`: the path is read as a string, and the string is cast to `type`, as in `CAST(v:a::string AS TIMESTAMP)`. `ordinary`:
-    the column is no VARIANT, there are no keys, and `type` is its own; only `scan` asks bounds for such.
+    the column is not VARIANT, there are no keys, and `type` is its own; only `scan` asks bounds for such.
     """
 
     column: tuple[str, ...]  # physical names; more than one for a VARIANT inside structs

@@ -28,7 +28,7 @@ from delta_variant.queries.filters import Filters
 
 _TESTS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _MOST_VALUES = 10_000
-"""A filter is asked for at most so many values."""
+"""A comparison with a longer list does not ask the index of values."""
 
 
 class Where:

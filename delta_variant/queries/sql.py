@@ -37,8 +37,8 @@ _EXPRESSION = re.compile(r"\s*(?:try_)?variant_get\s*\(|(?:`[^`]*`|[^`:])*:", re
 _PLACEHOLDER = re.compile(rf"\b{lexing.PLACEHOLDER}([0-9]+)\b")
 _PLAIN = re.compile(r"`([A-Za-z_][A-Za-z0-9_]*)`")
 _TESTS = (exp.In, exp.Between, exp.Like, exp.Is, exp.NullSafeNEQ)
-# In Spark, comparisons bind before tests and NOT, from left to right, and a test is no operand of either: `a = b IS NULL` is
-# `(a = b) IS NULL`. In sqlglot tests bind first. IS NOT DISTINCT FROM is a NullSafeEQ there.
+# In Spark, comparisons bind before tests and NOT, from left to right, and a test is not an operand of either: `a = b IS NULL`
+# is `(a = b) IS NULL`. In sqlglot tests bind first. IS NOT DISTINCT FROM is a NullSafeEQ there.
 _NO_LEFT = (*_TESTS, exp.Escape, exp.Not, exp.NullSafeEQ)
 _NO_RIGHT = (*_COMPARISONS, *_TESTS, exp.Escape, exp.Not)
 _LONG, _INT = pa.int64(), pa.int32()
@@ -65,7 +65,7 @@ def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
     found = parse_any(text, schema, at)
     if isinstance(found, Column | Get):
         return found
-    raise UnsupportedFeatureError(f"{text!r} is no column: scan returns columns and paths; cast them afterwards")
+    raise UnsupportedFeatureError(f"{text!r} is not a column: scan returns columns and paths; cast them afterwards")
 
 
 def without_type(text: str) -> str:
@@ -229,7 +229,7 @@ class _Binder:
             return Literal(None, _BOOLEAN)
         found = _like_regex(str(pattern.value), escape)
         if found is None:
-            raise self.refuse(node, f"has {escape!r} before a character that is no wildcard")
+            raise self.refuse(node, f"has {escape!r} before a character that is not a wildcard")
         if len(str(pattern.value)) - len(found[0]) > _MAX_LIKE:
             raise self.refuse("LIKE", f"has more than {_MAX_LIKE:,} characters from the first wildcard on")
         like = Like(self._uncollated(child, node), *found)

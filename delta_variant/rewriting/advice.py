@@ -62,7 +62,7 @@ def advise(table: Table, queries: Iterable[str | DataFrame] | None) -> list[Advi
     if not scans and queries is None:
         raise TableError(f"no query of this session has read {table.name} since enable: name queries that do")
     if not scans:
-        raise TableError(f"none of the queries reads {table.name}: advise wants the queries that this table is asked")
+        raise TableError(f"none of the queries reads {table.name}: pass queries that do")
     if all(scan.files_after_delta is None for scan in scans):
         raise TableError(
             f"none of the queries reads files of {table.name} that Delta has chosen one by one: {scans[0].reasons[0]}"

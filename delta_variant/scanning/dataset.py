@@ -53,8 +53,8 @@ def dataset(
 
     path, columns, version, timestamp, timezone, storage_options: as for `scan`. A dict names paths for queries:
     `columns={"actor": "v:actor.id::bigint"}`. A VARIANT is the extension type `arrow.parquet.variant` of `delta_variant.arrow`,
-    of which DuckDB 2.0 and later read paths: `SELECT v.actor.id`. A path without a type has the type that all files of the
-    version prove, whose footers are read for it: with a type, the dataset is there at once.
+    of which DuckDB 2.0 and later read paths: `SELECT v.actor.id`. A path without a type has the type that the footers of all
+    files prove. They are read first, unless each path has a type.
 
     A query reads the columns that it needs. Its filter on columns, and on paths that are columns here, skips the files and row
     groups that `scan` would skip with the same predicate: comparisons with literals, lists, NULL tests, prefixes, booleans,
@@ -66,9 +66,9 @@ def dataset(
 
     Returns a dataset with `schema`, `scanner`, `to_table`, `to_batches`, `head`, `take`, `count_rows`, `filter` and
     `get_fragments`, one for each file. It can be pickled, with its storage_options. A filter that is handed over has pyarrow's
-    meaning, as with every dataset of pyarrow. DuckDB hands over only what means the same there. Polars and DataFusion lose NaN,
-    for them the largest number, by `x > 1`, and Polars finds NULL by `~x.is_in(…)`: `scan_pyarrow_dataset(…,
-    allow_pyarrow_filter=False)` lets Polars filter all rows itself.
+    meaning, as with every dataset of pyarrow. DuckDB hands over only filters that mean the same in both. In Polars and
+    DataFusion NaN is the largest number: the filter `x > 1`, handed over, loses rows with NaN. Polars finds NULL by
+    `~x.is_in(…)`. `scan_pyarrow_dataset(…, allow_pyarrow_filter=False)` lets Polars filter all rows itself.
 
     Raises what `scan` raises; UnsupportedFeatureError for `join`, `join_asof`, `sort_by` and `replace_schema`.
 

@@ -74,7 +74,7 @@ class DeletionVector:
         except (MalformedVariantError, ValueError) as error:
             raise self._damaged(str(error)) from None
         if int.from_bytes(data[:4], "little") != _MAGIC:
-            raise self._damaged("it does not begin with the number of the portable format")
+            raise self._damaged("it does not begin with the magic number of a bitmap")
         try:
             bitmap = BitMap64.deserialize(data[4:])
         except ValueError as error:
@@ -82,7 +82,7 @@ class DeletionVector:
         if len(bitmap) != self.cardinality:
             raise self._damaged(f"it has {len(bitmap):,} rows, and the log says {self.cardinality:,}")
         if bitmap and bitmap.max() >= count:
-            raise self._damaged(f"it has rows that the file has not, which has {count:,}")
+            raise self._damaged(f"it deletes rows beyond the end of the file, which has {count:,}")
         return np.array(bitmap.to_array(), np.uint64)
 
     def _inline(self) -> bytes:
@@ -110,9 +110,9 @@ class DeletionVector:
             read = file.read_at(self.size + 8, start)
         size, data, checksum = read[:4], read[4:-4], read[-4:]
         if int.from_bytes(size, "big") != self.size:
-            raise self._damaged(f"{path} has another size at byte {start} than the log")
+            raise self._damaged(f"its size in {path}, at byte {start}, differs from that in the log")
         if zlib.crc32(data) != int.from_bytes(checksum, "big"):
-            raise self._damaged(f"the checksum in {path} is another one")
+            raise self._damaged(f"the checksum in {path} does not match")
         return bytes(data)
 
     def _damaged(self, reason: str) -> TableError:

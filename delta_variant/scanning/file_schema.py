@@ -29,7 +29,7 @@ from delta_variant.parquet.fitting import fitted
 from delta_variant.parquet.footer import Names
 from delta_variant.parquet.statistics import Footer
 from delta_variant.parquet.tables import unshredded
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, Keys, object_keys
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, Keys, dotted, object_keys
 from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type, type_name
 from delta_variant.scanning.variant_groups import Group
 
@@ -73,7 +73,7 @@ class FileSchema:
         match kind:
             case Variant():
                 if not layouts.is_variant(found, annotated=True):
-                    raise InvalidLayoutError(f"column {'.'.join(names)} is VARIANT in the table, and {found} in the file")
+                    raise InvalidLayoutError(f"column {dotted(names)} is VARIANT in the table, and {found} in the file")
                 self.variants[names] = found
             case Struct(fields):
                 group = _Fields(found, by_id=self._by_id)
@@ -99,7 +99,7 @@ class FileSchema:
                 return None
             index, names = kind.get_field_index(found.name), (*names, found.name)
             if index < 0:
-                raise TableError(f"the file has more than one column {'.'.join(names)}: write it anew with other names")
+                raise TableError(f"the file has more than one column {dotted(names)}: write it anew with other names")
             kind = found.type
         return names
 
@@ -193,10 +193,10 @@ class FileSchema:
             return pa.nulls(count, arrow_type(kind))
         array = nested.in_batch(batch, names)
         if any(variant[: len(names)] == names for variant in self.variants):
-            one = pa.RecordBatch.from_arrays([array], [".".join(field.name for field in fields)])
+            one = pa.RecordBatch.from_arrays([array], [dotted([field.name for field in fields])])
             inside = {variant[len(names) :] for variant in self.variants if variant[: len(names)] == names}
             array = unshredded(one, lambda _, inner: inner[1:] in inside, 0).column(0)
-        with naming(f"column {'.'.join(field.name for field in fields)}"):
+        with naming(f"column {dotted([field.name for field in fields])}"):
             found = self._conformed(array, kind)
         return pc.utf8_rpad(found, fields[-1].length) if fields[-1].length else found
 

@@ -205,9 +205,10 @@ class OpenFile:
 
 
 class Rows:
-    """Some rows of a file (`expressions.Rows`). first: the first of them. kept: which of the rows from there on they are.
+    """Some rows of a file (`expressions.Rows`).
 
-    alive: for which of them a predicate is asked.
+    first: the number of the first row in the file. kept: the offsets from `first` of the rows that are left; None: all.
+    alive: the rows for which a cast that fails is an error.
     """
 
     def __init__(

@@ -8,8 +8,8 @@ Reconciliation", "Checkpoints", "Table Features", "In-Commit Timestamps".
 does no harm. deltalake 1.6 opens such tables, but neither shows the text of statistics, tags and deletion vectors nor reads
 tables with the feature variantShredding.
 
-Invariants: a file is told by its path and its deletion vector. A reader feature that is not in the list below is refused by
-name. A commit that is missing is an error, never a gap.
+Invariants: a file is identified by its path and its deletion vector. A reader feature that is not in the list below is refused
+by name. A commit that is missing is an error, never a gap.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Log:
         if version is not None and timestamp is not None:
             raise TableError("scan takes a version or a timestamp, not both")
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-            raise TableError(f"version={version!r} is no version: write a whole number")
+            raise TableError(f"version={version!r} is not a version: write a whole number")
         if timestamp is not None:
             moment = _moment(timestamp, at)
             try:
@@ -331,7 +331,7 @@ class Log:
         except (ValueError, OSError, RecursionError) as error:
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
         if not all(isinstance(action, dict) for action in actions):
-            raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: a line is no action")
+            raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: a line is not an action")
         return actions
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def _moment(timestamp: str | datetime, at: tzinfo) -> int:
         moment = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=at)
         micros = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
     if micros is None:
-        raise TableError(f"timestamp={timestamp!r} is no time: write it as '2026-11-01 12:00:00' or as a datetime")
+        raise TableError(f"timestamp={timestamp!r} is not a time: write it as '2026-11-01 12:00:00' or as a datetime")
     return micros // 1000
 
 

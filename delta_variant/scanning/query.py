@@ -87,7 +87,7 @@ def _outputs(columns: Sequence[str] | Mapping[str, str] | None, schema: Struct, 
     if len(named) < len(columns):
         raise TableError("two columns of the result have the same name: pass columns as a dict from names to columns")
     if odd := [name for name in named if SURROGATE.search(name)]:
-        raise TableError(f"{odd[0]!r} is no name of a column: it has half a surrogate")
+        raise TableError(f"{odd[0]!r} is not a valid column name: it has half a surrogate pair")
     return tuple(Output(name, parse_column_text(text, schema, at)) for name, text in named.items())  # type: ignore[arg-type]
 
 

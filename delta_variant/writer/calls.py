@@ -58,7 +58,7 @@ class Call:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a transaction began to make files: not, if the table has the version of `txn` already."""
+        """Whether a transaction began to make files. It does not if the table already has this version of `txn`."""
         return bool(self._call.hasBegun())
 
     @property

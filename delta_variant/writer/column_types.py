@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyspark.sql import types as T
 
 from delta_variant.errors import UnsupportedFeatureError
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, dotted
 
 _ATOMIC = (
     T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType, T.StringType,
@@ -35,7 +35,7 @@ def check_types(schema: T.StructType) -> None:
         collated = isinstance(data_type, T.StringType) and data_type.collation not in (None, "UTF8_BINARY")
         if type(data_type) not in _ATOMIC or collated:
             raise UnsupportedFeatureError(
-                f"column {'.'.join(path)} is {type_name(data_type)}, which delta_variant.write does not handle: cast or drop it"
+                f"column {dotted(path)} is {type_name(data_type)}, which delta_variant.write does not handle: cast or drop it"
             )
 
 

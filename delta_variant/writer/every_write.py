@@ -79,7 +79,7 @@ def tasks(request: WriteRequest, asked: Request | None = None, events: EventSend
 
 
 def tell_of_write(about: str, text: str) -> None:
-    """Logs a setting or keys that are none or, once, why Delta or Spark did what tasks of this package do otherwise.
+    """Logs an invalid setting, invalid keys or, once for each reason, why Delta or Spark did the work of this package's tasks.
 
     A failure is a WARNING, another reason is at level INFO.
     about: "setting", "order" (of rows), "late" (materialization), "blocks" (of sorted rows), "write" or "failed write". text:

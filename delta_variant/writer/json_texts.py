@@ -20,7 +20,7 @@ from delta_variant.writer.column_types import type_name
 
 
 def check_mapping(parse_json: object) -> None:
-    """Raises InvalidSchemaError for an argument `parse_json` that is no mapping."""
+    """Raises InvalidSchemaError for an argument `parse_json` that is not a mapping."""
     if not hasattr(parse_json, "items"):
         raise InvalidSchemaError(f"parse_json={parse_json!r} must map VARIANT columns to the columns with their texts")
 

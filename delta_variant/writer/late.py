@@ -202,6 +202,6 @@ class _OpenColumn:
         while row >= end:
             batch = next(self._batches, None)
             if batch is None:
-                raise TableError(f"a file has no row {row}: it is not the one that Spark has read")
+                raise TableError(f"a file has no row {row}: it was replaced after Spark read it: run the statement again")
             self._first, self._batch = end, batch
             end += len(batch)

@@ -4,7 +4,7 @@ In: a table, and which of its columns become VARIANT (`json_texts`). Out: the sa
 overwrite of all rows. Delta's own overwrite of the schema would drop NOT NULL, generated columns, defaults and comments; here
 every other column, the partitioning and the properties stay as they are. New columns get physical names and ids of their own.
 
-Invariant: what would be lost or wrong after the change is refused, by name, before anything is written.
+Invariant: a change that would lose or break something is refused, by name, before anything is written.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM

@@ -107,7 +107,7 @@ def test_types_refused(tmp_path, kind, advice):
     """A type that Spark has not is refused with the file and the column, which can be dropped."""
     struct = pa.struct([("x", kind)])
     pq.write_table(pa.table({"id": [1], "s": pa.nulls(1, struct)}), tmp_path / "a.parquet")
-    with pytest.raises(InvalidSchemaError, match=rf"a\.parquet: column s\.x is .*which Spark has not: .*{advice}"):
+    with pytest.raises(InvalidSchemaError, match=rf"a\.parquet: column s\.x is .*which Spark does not have: .*{advice}"):
         schema_of(tmp_path / "a.parquet")
     assert rows_of(tmp_path / "a.parquet", dropped=["s"]).to_pylist() == [{"id": 1}]
 

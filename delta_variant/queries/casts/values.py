@@ -1,4 +1,4 @@
-"""Spark's casts of single values, in the form of `arrays.plain`: for pairs of types without a kernel, and for literals.
+"""Spark's casts of single values, in the form of `arrays.values_of`: for pairs of types without a kernel, and for literals.
 
 In: the types and the time zone of the session. Out: a function of a value, which gives None where the cast fails. Source: Spark
 4.2, `Cast`, `UTF8StringUtils`, `SparkDateTimeUtils`.
@@ -66,7 +66,7 @@ def zone(name: str) -> tzinfo:
     """A time zone: a region, or an offset as +02:00. Raises UnsupportedFeatureError for a name that is none."""
     found = _zone_of(name) if isinstance(name, str) else None
     if found is None:
-        raise UnsupportedFeatureError(f"timezone={name!r} is no time zone: write it as Europe/Berlin or +02:00")
+        raise UnsupportedFeatureError(f"timezone={name!r} is not a time zone: write it as Europe/Berlin or +02:00")
     return found
 
 
