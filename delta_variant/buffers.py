@@ -123,11 +123,8 @@ def bitmap(valid: Flags) -> pa.Buffer | None:
 
 def validity(valid: Flags) -> tuple[pa.Buffer | None, int]:
     """Arrow's validity buffer for one flag per slot, None if all are set, and how many are not."""
-    if memory.all_set(valid):
-        return None, 0
-    bits: Bytes = empty((len(valid) + 7) >> 3, np.uint8)
-    unset = memory.pack(valid, bits)
-    return pa.py_buffer(bits), unset
+    bits = bitmap(valid)
+    return bits, 0 if bits is None else len(valid) - int(np.count_nonzero(valid))
 
 
 def flags_of(array: pa.Array) -> Flags:
@@ -293,7 +290,7 @@ def _list_of_view(array: pa.Array) -> pa.ListArray:
         np.cumsum(sizes if len(valid) == 0 else sizes * valid, out=offsets[1:])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise InvalidLayoutError(f"an array of {kind} has more than 2^31 elements: pass smaller arrays")
-    buffers = [bitmap(valid) if len(valid) else None, pa.py_buffer(offsets.astype(np.int32))]
+    buffers = [bitmap(valid), pa.py_buffer(offsets.astype(np.int32))]
     return pa.Array.from_buffers(pa.list_(kind.value_field), len(array), buffers, children=[array.flatten()])
 
 

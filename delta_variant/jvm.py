@@ -220,14 +220,13 @@ def scala_object(spark: SparkSession, name: str) -> Any:
     return _singleton(_loader(spark), name)
 
 
-def construct(spark: SparkSession, of: Any, *arguments: Any) -> Any:
-    """A new object of one of this package's classes, by its name (`SkipFiles`) and only public constructor.
-
-    of: the name, or a java.lang.Class of Spark or Delta, whose first public constructor is used. Raises SessionError as
-    `loaded`.
-    """
-    java_class = loaded(spark).loader.loadClass(f"{PACKAGE}.{of}") if isinstance(of, str) else of
-    return _constructed(spark, java_class, *arguments)
+def construct(spark: SparkSession, name: str, *arguments: Any) -> Any:
+    """A new object of one of this package's classes (`SkipFiles`), by its only public constructor. Raises SessionError as
+    `loaded`."""
+    values = static(spark, "java.util.ArrayList")()
+    for argument in arguments:
+        values.add(argument)
+    return loaded(spark).loader.loadClass(f"{PACKAGE}.{name}").getConstructors()[0].newInstance(values.toArray())
 
 
 def companion(spark: SparkSession, name: str) -> Any:
@@ -296,13 +295,6 @@ def _own_jar(spark: SparkSession) -> tuple[Path, tuple[str, ...]] | None:
         return None
     found = _singleton(loader, f"{PACKAGE}.Resources").constants()
     return Path(static(spark, "java.io.File")(place.toURI()).getPath()), (found.digest(), found.spark(), found.delta())
-
-
-def _constructed(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
-    values = static(spark, "java.util.ArrayList")()
-    for argument in arguments:
-        values.add(argument)
-    return java_class.getConstructors()[0].newInstance(values.toArray())
 
 
 def _singleton(loader: Any, name: str) -> Any:

@@ -244,3 +244,13 @@ def quoted(name: str) -> str:
     '`a``b`'
     """
     return f"`{name.replace('`', '``')}`"
+
+
+def literal(text: str) -> str:
+    r"""A string literal of Spark's SQL.
+
+    >>> print(literal("it's"))
+    'it\'s'
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

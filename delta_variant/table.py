@@ -13,7 +13,8 @@ import json
 import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
@@ -60,6 +61,12 @@ class VariantTable:
         if not table.exists():
             raise TableError(f"{table.name} is not a Delta table")
         self._table = table
+
+    @contextmanager
+    def _own(self) -> Iterator[Table]:
+        """The table in a session of its own."""
+        with own_session(self._table.spark) as spark:
+            yield replace(self._table, spark=spark)
 
     @classmethod
     def forPath(cls, spark: SparkSession, path: str | os.PathLike[str]) -> VariantTable:  # noqa: N802  # as DeltaTable has it
@@ -153,8 +160,7 @@ class VariantTable:
         feature, TableError for what Delta refuses and if Delta keeps no statistics of the columns. All arguments are
         checked before the table is changed.
         """
-        with own_session(self._table.spark) as spark:
-            table = replace(self._table, spark=spark)
+        with self._own() as table:
             return analyze(table, columns, paths, where, tags_only=tags_only, bloom=bloom, budget=budget, progress=progress)
 
     def convert(
@@ -200,8 +206,8 @@ class VariantTable:
         )  # fmt: skip
         if not request.texts.columns:
             raise InvalidSchemaError("parse_json is empty: name the VARIANT columns and the columns with their texts")
-        with own_session(self._table.spark) as spark:
-            return retype(replace(self._table, spark=spark), request)
+        with self._own() as table:
+            return retype(table, request)
 
     def optimize(
         self,
@@ -232,8 +238,8 @@ class VariantTable:
         InvalidPathError for keys that are neither a column nor a path, UnsupportedFeatureError for a table that Delta clusters
         itself, TableError for what Delta refuses and for a column without statistics, ConflictError after several conflicts.
         """
-        with own_session(self._table.spark) as spark:
-            return rewriting.optimize(replace(self._table, spark=spark), cluster_by, where, max_file_size, progress)
+        with self._own() as table:
+            return rewriting.optimize(table, cluster_by, where, max_file_size, progress)
 
     def cluster_by(self, keys: Sequence[str] | None) -> int:
         """Store the keys by which `optimize` orders rows, in the property `delta_variant.clusterBy`; None removes them.
@@ -244,8 +250,8 @@ class VariantTable:
         Later writes give these paths bounds before others. Returns the version of the table. Raises what `optimize` raises for
         keys.
         """
-        with own_session(self._table.spark) as spark:
-            return rewriting.cluster_by(replace(self._table, spark=spark), keys)
+        with self._own() as table:
+            return rewriting.cluster_by(table, keys)
 
     def advise(self, queries: Iterable[str | DataFrame] | None = None) -> list[Advice]:
         """Suggests what would make these queries open fewer files: keys to cluster by, paths to bound and to shred, the best
@@ -277,8 +283,8 @@ class VariantTable:
         from typed columns. Commits, failures and conflicts are as for `optimize`. Raises TableError if the table must not have
         shredded files, and for what Delta refuses.
         """
-        with own_session(self._table.spark) as spark:
-            return rewriting.reorganize(replace(self._table, spark=spark), where, progress, shreds=True)
+        with self._own() as table:
+            return rewriting.reorganize(table, where, progress, shreds=True)
 
     def unshred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
         """Write shredded files anew, plain, one new file in the place of each old one. They have no bounds.
@@ -290,8 +296,8 @@ class VariantTable:
         where: a predicate on partition columns. progress: called after each commit. Commits, failures and conflicts are as for
         `optimize`. Raises TableError for what Delta refuses.
         """
-        with own_session(self._table.spark) as spark:
-            return rewriting.reorganize(replace(self._table, spark=spark), where, progress, shreds=False)
+        with self._own() as table:
+            return rewriting.reorganize(table, where, progress, shreds=False)
 
     def drop_feature(self, *, progress: Callable[[Progress], object] | None = None) -> int:
         """Take the feature for shredding out of the table's protocol, so that readers need not know it.
@@ -305,8 +311,8 @@ class VariantTable:
         version of the table. Raises TableError if the protocol does not name the feature, if other writers add shredded files
         meanwhile, and for what Delta refuses.
         """
-        with own_session(self._table.spark) as spark:
-            return drop_feature(replace(self._table, spark=spark), progress)
+        with self._own() as table:
+            return drop_feature(table, progress)
 
     def inspect(self) -> DataFrame:
         """What the files of the newest version hold: one row for each file, VARIANT column and path of its shredding schema.
@@ -446,9 +452,9 @@ class VariantTable:
         properties = f"'{SHREDDING_PROPERTY}' = '{'true' if on else 'false'}'"
         if on and features.names.isdisjoint(VARIANT_FEATURES):
             properties += ", 'delta.feature.variantType' = 'supported'"
-        with jvm.delta_errors(f"altering {self._table.name}"), own_session(self._table.spark) as spark:
-            spark.conf.set(PREVIEW_NAMES, str(features.shredding_feature.endswith("-preview")).lower())
-            spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
+        with jvm.delta_errors(f"altering {self._table.name}"), self._own() as table:
+            table.spark.conf.set(PREVIEW_NAMES, str(features.shredding_feature.endswith("-preview")).lower())
+            table.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ({properties})")
         return int(self._table.snapshot().version())
 
     def _files(self, where: str | None = None) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:

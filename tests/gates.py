@@ -56,7 +56,7 @@ def gates(spark):
     compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(spark._jvm.Thread.currentThread().getContextClassLoader())
     compiler.cook(GATE)
-    return lambda: jvm.construct(spark, compiler.getClassLoader().loadClass("Gate"))
+    return lambda: compiler.getClassLoader().loadClass("Gate").newInstance()
 
 
 def both(spark, gate, path: str, held, other) -> tuple[str, str]:

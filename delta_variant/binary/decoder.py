@@ -14,7 +14,7 @@ import struct
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -65,6 +65,11 @@ def _names(metadata: bytes) -> tuple[list[bytes], int]:
     return [metadata[start + a : start + b] for a, b in pairwise(ends)], start
 
 
+# Bounds in a log of thousands of files have few dictionaries.
+_known_names = lru_cache(1 << 8)(_names)
+_SMALL = 1 << 12
+
+
 def decode(metadata: bytes, value: bytes) -> Any:
     """The Python value of one Variant, by the table in `delta_variant.binary`. Raises MalformedVariantError.
 
@@ -87,7 +92,7 @@ def decode_field(metadata: bytes, value: bytes, name: str) -> Any:
     >>> dv.binary.decode_field(metadata, value, "tags")
     ['a', 'b']
     """
-    (names, _), data, wanted = _names(metadata), value, name.encode()
+    (names, _), data, wanted = (_known_names if len(metadata) <= _SMALL else _names)(metadata), value, name.encode()
     _size(data, 0, len(data))
     if data[0] & 3 != t.OBJECT or wanted not in names:
         return None

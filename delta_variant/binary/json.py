@@ -70,7 +70,7 @@ def json_column(metadata: pa.Array, value: pa.Array, valid: Flags) -> pa.Array:
             sizes.append(np.diff(ends))
     ends = np.cumsum(np.concatenate(sizes))
     large = ends[-1] > np.iinfo(np.int32).max
-    buffers = [bitmap(valid) if len(valid) else None, pa.py_buffer(ends if large else ends.astype(np.int32)), text.getvalue()]
+    buffers = [bitmap(valid), pa.py_buffer(ends if large else ends.astype(np.int32)), text.getvalue()]
     return pa.Array.from_buffers(pa.large_string() if large else pa.string(), len(value), buffers)
 
 

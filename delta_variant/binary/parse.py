@@ -158,15 +158,11 @@ class Parser:
         self.rows = 0
         self.metadata, self.value = _Binaries(), _Binaries()
         self.flags = [np.empty(0, np.uint8)]
-        self.bad_rows, self.bad_codes, self.bad_bytes = (
-            [np.empty(0, np.int64)],
-            [np.empty(0, np.uint8)],
-            [np.empty(0, np.int64)],
-        )
+        self.bad = [JsonFaults(np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.int64))]
 
     def finish(self) -> tuple[pa.StructArray, JsonFaults]:
         """The Variants of the column, NULL for malformed texts too, and these. Then the next column begins."""
-        faults = JsonFaults(np.concatenate(self.bad_rows), np.concatenate(self.bad_codes), np.concatenate(self.bad_bytes))
+        faults = JsonFaults(*(np.concatenate([getattr(bad, name) for bad in self.bad]) for name in ("row", "code", "byte")))
         flags = np.concatenate(self.flags)
         flags[faults.row] = 0
         children = [self.metadata.array(), self.value.array()]
@@ -223,16 +219,14 @@ class Parser:
         while row < len(at):
             batch, no_metas = slice(row, row + rows), self.used[keys.METAS] == 0
             done, why = k.parse_rows(
-                data, at[batch], limit[batch], 0, self.allow, self.how, self.names, self.shapes, self.metas, work, self.used,
+                data, at[batch], limit[batch], self.allow, self.how, self.names, self.shapes, self.metas, work, self.used,
                 self.value.data, self.value.size, ends, meta, code, where,
             )  # fmt: skip
             if done:
                 self.value.append(ends[1 : done + 1])
                 self._write_metadata(meta[:done])
             if (bad := np.flatnonzero(code[:done])).size:
-                self.bad_rows.append(bad + (self.rows + row))
-                self.bad_codes.append(code[bad])
-                self.bad_bytes.append(where[bad])
+                self.bad.append(JsonFaults(bad + (self.rows + row), code[bad], where[bad]))
             if why == k.NAMES_FULL:
                 self.clear(2 * self.room if self.room < _MOST_NAMES or no_metas else self.room)
             elif why == k.METAS_FULL:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,8 +174,8 @@ def _lines(source: _Source, piece: Piece, max_bytes: int, *, may_be_several: boo
             if count > first:
                 rows = slice(first, count)
                 own = None if lines is None else lines[rows]
-                found = Texts(source.data, starts[rows], breaks[rows], own, source.offset, may_be_blank=True)
-                yield replace(found, may_be_several=may_be_several)
+                at, limit = starts[rows], breaks[rows]
+                yield Texts(source.data, at, limit, own, source.offset, may_be_blank=True, may_be_several=may_be_several)
             if count < len(starts):
                 return
             line = None if line is None else line + len(starts)

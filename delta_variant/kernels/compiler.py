@@ -448,6 +448,12 @@ trailing_zeros = _unary(nbt.uint64, nbt.int64, lambda builder, bits: builder.ctt
 leading_zeros = _unary(nbt.uint64, nbt.int64, lambda builder, bits: builder.ctlz(bits, ir.Constant(_BIT, 1)))
 """The number of zero bits above the highest bit that is set; the argument is not 0."""
 
+population = _unary(nbt.uint64, nbt.uint64, lambda builder, bits: builder.ctpop(bits))
+"""How many bits are set."""
+
+reversed_bytes = _unary(nbt.uint64, nbt.uint64, lambda builder, word: builder.bswap(word))
+"""The word with its bytes in the opposite order."""
+
 opaque = _unary(nbt.int64, nbt.int64, lambda builder, n: builder.asm(ir.FunctionType(_WORD, [_WORD]), "", "=r,0", [n], False))
 """The same number, but LLVM does not know that.
 

@@ -257,12 +257,6 @@ def all_set(flags):
     return bits == 1
 
 
-@jit
-def pack(flags, bits):
-    """`pack_bits` as a kernel."""
-    return pack_bits(flags, bits)
-
-
 @called
 def pack_bits(flags, bits):
     """Sets Arrow's validity bits, one for each flag, which is 0 or 1. Returns how many flags are not set."""

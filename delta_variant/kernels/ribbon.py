@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.compiler import helper, jit, u32, u64
+from delta_variant.kernels.compiler import helper, high_product, jit, population, u32, u64
 
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_LOW = np.uint64(0xFFFFFFFF)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
@@ -87,16 +86,7 @@ def _mixed(x):
 def _start(value, words):
     """The first of the 64 rows of a hash: the upper half of its product with the number of possible rows, below 2**32."""
     rows = np.uint64(words) * np.uint64(64) - np.uint64(63)
-    return np.int64(((value >> np.uint64(32)) * rows + (((value & _LOW) * rows) >> np.uint64(32))) >> np.uint64(32))
-
-
-@helper
-def _parity(x):
-    x ^= x >> np.uint64(32)
-    x ^= x >> np.uint64(16)
-    x ^= x >> np.uint64(8)
-    x ^= x >> np.uint64(4)
-    return (np.uint64(0x6996) >> (x & np.uint64(15))) & _ONE
+    return np.int64(high_product(value, rows))
 
 
 @jit
@@ -131,7 +121,7 @@ def solve(rows, words, states, solution):
         columns = (len(solution) - word - 1) // words + 1
         for column in range(columns):
             state = states[column] << _ONE
-            bit = (free >> np.uint64(column)) & _ONE if equation == _ZERO else _parity(state & equation)
+            bit = (free >> np.uint64(column)) & _ONE if equation == _ZERO else population(state & equation) & _ONE
             states[column] = state | bit
             if row & 63 == 0:
                 solution[column * words + word] = states[column]
@@ -152,7 +142,7 @@ def probe(hashes, words, solution, found):
             bits = solution[column] >> shift
             if shift != _ZERO:
                 bits |= solution[last] << (np.uint64(64) - shift)
-            if _parity(bits & equation) != _ZERO:
+            if population(bits & equation) & _ONE:
                 found[i] = False
                 break
             column += words

@@ -3,7 +3,7 @@
 `take_…` helpers read the slots of one leaf. They return the number of slots with a residual, or -1.
 """
 
-# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
+# ruff: noqa: ANN001, ANN201  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.compiler import called, copy, helper, store64, u32, u64
+from delta_variant.kernels.compiler import called, copy, helper, high_product, store64, u32, u64
 from delta_variant.kernels.memory import OVERLAP, SCALE, SIZES, fail, sint, value_size
 
 _POW10 = np.array([10**k for k in range(20)], np.uint64)
@@ -130,17 +130,6 @@ def take_texts(data, at, limit, kind, offsets, valid, rest, fault):
     return left
 
 
-@helper
-def _multiply(low, high, factor):
-    """The low 128 bits of (high, low) * factor, unsigned."""
-    mask = np.uint64(0xFFFFFFFF)
-    bits = np.uint64(32)
-    a0, a1, b0, b1 = low & mask, low >> bits, factor & mask, factor >> bits
-    mid = a1 * b0 + (a0 * b0 >> bits)
-    mid2 = a0 * b1 + (mid & mask)
-    return low * factor, a1 * b1 + (mid >> bits) + (mid2 >> bits) + high * factor
-
-
 @called
 def take_decimals(data, at, limit, scale, largest, out, valid, rest, fault):
     """Takes integers and decimals as decimals of `scale`: out[2 * slot] and the word after it are set to the unscaled value.
@@ -174,10 +163,10 @@ def take_decimals(data, at, limit, scale, largest, out, valid, rest, fault):
             low = ~low + np.uint64(1)
         if up >= 0 and (high < largest[up, 1] or (high == largest[up, 1] and low <= largest[up, 0])):
             if up > 19:
-                low, high = _multiply(low, high, _POW10[19])
-                low, high = _multiply(low, high, _POW10[up - 19])
+                low, high = low * _POW10[19], high_product(low, _POW10[19]) + high * _POW10[19]
+                low, high = low * _POW10[up - 19], high_product(low, _POW10[up - 19]) + high * _POW10[up - 19]
             elif up:
-                low, high = _multiply(low, high, _POW10[up])
+                low, high = low * _POW10[up], high_product(low, _POW10[up]) + high * _POW10[up]
             if negative:
                 low = ~low + np.uint64(1)
                 high = ~high + (np.uint64(1) if low == zero else zero)

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.compiler import jit, u64
-
-_BYTES = np.uint64(0x00FF00FF00FF00FF)
-_PAIRS = np.uint64(0x0000FFFF0000FFFF)
+from delta_variant.kernels.compiler import jit, reversed_bytes, u64
 
 
 @jit
@@ -27,10 +24,7 @@ def _word(data, at, end):
         return np.uint64(0)
     x = np.uint64(0)
     if at + 8 <= len(data):
-        x = u64(data, at)
-        x = ((x >> np.uint64(8)) & _BYTES) | ((x & _BYTES) << np.uint64(8))
-        x = ((x >> np.uint64(16)) & _PAIRS) | ((x & _PAIRS) << np.uint64(16))
-        x = (x >> np.uint64(32)) | (x << np.uint64(32))
+        x = reversed_bytes(u64(data, at))
         return x if left >= 8 else x & (~np.uint64(0) << np.uint64(64 - 8 * left))
     for k in range(min(left, 8)):
         x |= np.uint64(data[at + k]) << np.uint64(56 - 8 * k)

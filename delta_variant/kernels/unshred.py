@@ -208,28 +208,9 @@ def _keep_ids(id_of_name, dictionary, number, ids):
 
 @helper
 def size_objects(
-    typed,
-    child_size,
-    number,
-    id_of_name,
-    meta,
-    offsets,
-    data,
-    valid,
-    keys,
-    key_start,
-    key_at,
-    key_size,
-    texts,
-    child_of_name,
-    ids,
-    order,
-    size,
-    fields,
-    bytes_,
-    largest,
-    fault,
-):
+    typed, child_size, number, id_of_name, meta, offsets, data, valid, keys, key_start, key_at, key_size, texts, child_of_name,
+    ids, order, size, fields, bytes_, largest, fault,
+):  # fmt: skip
     """Sizes of objects whose typed_value is set. Returns 0, or -1.
 
     child_size[child * slots + slot]. offsets, data, valid: the residuals in `value`, which were validated; offsets is
@@ -298,30 +279,9 @@ def _write_offsets(children, slots, i, count, at, base, width, out):
 
 @helper
 def write_objects(
-    typed,
-    sizes,
-    number,
-    id_of_name,
-    meta,
-    offsets,
-    data,
-    valid,
-    keys,
-    key_start,
-    key_at,
-    key_size,
-    texts,
-    names,
-    name_ends,
-    child_of_name,
-    ids,
-    order,
-    fields,
-    bytes_,
-    largest,
-    to,
-    out,
-):
+    typed, sizes, number, id_of_name, meta, offsets, data, valid, keys, key_start, key_at, key_size, texts, names, name_ends,
+    child_of_name, ids, order, fields, bytes_, largest, to, out,
+):  # fmt: skip
     """Writes headers, ids and offsets of objects, and the fields of residuals.
 
     sizes[child * slots + slot]: the sizes of the children, which become their positions. Children are sorted by name;

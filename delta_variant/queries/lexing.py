@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delta_variant.errors import InvalidPathError, UnsupportedFeatureError
-from delta_variant.paths import MAX_INDEX, Keys, one_step, quoted
+from delta_variant.paths import MAX_INDEX, Keys, literal, one_step, quoted
 
 PLACEHOLDER = "variant_path_"
 _BLANKS = r"[ \t\n\f\r\v\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]+"
@@ -203,9 +203,9 @@ def _written(text: str, kept: Sequence[Token]) -> list[str]:
             strings += unescaped(token.text)
             if follows is None or follows.kind != "string":
                 if before is not None and before.text.lower() == "x":  # X'1F' is one token
-                    strings = written.pop() + _single(strings)
+                    strings = written.pop() + literal(strings)
                 else:
-                    strings = _single(strings)
+                    strings = literal(strings)
                 written.append(strings)
                 strings = ""
             elif before is not None and before.text.lower() in (*_LITERALS, "escape"):
@@ -239,12 +239,8 @@ def _word(before: Token | None, token: Token, follows: Token | None) -> str:
     name, after = token.text.lower(), follows.text if follows else ""
     if (before is not None and before.text == ".") or after in (".", ":"):
         return quoted(token.text)
-    literal = follows is not None and follows.kind == "string" and name in _LITERALS
-    return token.text if name in _SYNTAX or after == "(" or literal else quoted(token.text)
-
-
-def _single(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    is_literal = follows is not None and follows.kind == "string" and name in _LITERALS
+    return token.text if name in _SYNTAX or after == "(" or is_literal else quoted(token.text)
 
 
 def unescaped(literal: str) -> str:

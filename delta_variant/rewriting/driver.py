@@ -29,7 +29,7 @@ from delta_variant import jvm, mapping, stats
 from delta_variant.analysis import inspected
 from delta_variant.errors import ConflictError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
-from delta_variant.paths import dotted, listed, parse_bounded_path, parse_column_path, quoted
+from delta_variant.paths import dotted, listed, literal, parse_bounded_path, parse_column_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import source
 from delta_variant.rewriting.arrangement import (
@@ -47,7 +47,7 @@ from delta_variant.rewriting.sorting import Sorting
 from delta_variant.schema.of_files import SAMPLE_ROWS
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import clustering, every_write, file_sizes
-from delta_variant.writer.arguments import Request
+from delta_variant.writer.arguments import Request, check_count
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE, shred_option
 from delta_variant.writer.row_sources import SortedBlocks
@@ -96,8 +96,7 @@ def optimize(
         features, listed(features.properties.get(clustering.CLUSTER_BY_PROPERTY, "")) if keys is None else keys
     )
     file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
-    if file_bytes < 1:
-        raise UnsupportedFeatureError(f"max_file_size={max_file_size} must be 1 or more")
+    check_count("max_file_size", file_bytes)
     paths, partitions, files = files_of(chosen, cluster_by, where)
     sets: list[Indices] = []
     for partition in np.unique(partitions):
@@ -115,8 +114,8 @@ def optimize(
 def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
     """Stores the keys of `optimize` with the table, or removes them. Returns the version of the table."""
     if keys:
-        text = ", ".join(checked_keys(table.features(), keys)).replace("\\", "\\\\").replace("'", "\\'")
-        change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY_PROPERTY}' = '{text}')"
+        text = literal(", ".join(checked_keys(table.features(), keys)))
+        change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY_PROPERTY}' = {text})"
     else:
         change = f"UNSET TBLPROPERTIES IF EXISTS ('{clustering.CLUSTER_BY_PROPERTY}')"
     with jvm.delta_errors(f"altering {table.name}"):

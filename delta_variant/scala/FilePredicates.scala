@@ -1,5 +1,7 @@
 package org.apache.spark.sql.delta.variant
 
+import scala.collection.immutable.ArraySeq
+
 import org.apache.spark.sql.delta.variant.Messages._
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -82,16 +84,9 @@ object FilePredicates {
     }
   }
 
-  /** The index of the first of the sorted values that is not below this one; their number if all are below. */
-  private def notBelow(value: Any, sorted: Array[Any], order: Ordering[Any]): Int = {
-    var from = 0
-    var to = sorted.length
-    while (from < to) {
-      val middle = (from + to) >>> 1
-      if (order.lt(sorted(middle), value)) from = middle + 1 else to = middle
-    }
-    from
-  }
+  /** The index of the smallest of the sorted values that is not below this one; their number if all are below. */
+  private def notBelow(value: Any, sorted: Array[Any], order: Ordering[Any]): Int =
+    ArraySeq.unsafeWrapArray(sorted).search(value)(order).insertionPoint
 
   /**
    * The values of these constants, sorted. Spark's InSet distinguishes -0.0 and 0.0, while a bound of zero stands for either:

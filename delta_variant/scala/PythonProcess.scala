@@ -35,16 +35,15 @@ final class PythonProcess private extends Python {
   private var reason = ""
   private val told = ConcurrentHashMap.newKeySet[String]
 
-  override protected def reply(request: String): String = {
-    val child = running()
-    try child.ask(request)
-    catch { case _: Ended => if (child.hasAnswered && !child.isStuck) again(request) else throw unavailable(child.reason) }
-  }
+  override protected def reply(request: String): String = ask(request, again = true)
 
-  private def again(request: String): String = {
+  private def ask(request: String, again: Boolean): String = {
     val child = running()
     try child.ask(request)
-    catch { case _: Ended => throw unavailable(child.reason) }
+    catch {
+      case _: Ended if again && child.hasAnswered && !child.isStuck => ask(request, again = false)
+      case _: Ended => throw unavailable(child.reason)
+    }
   }
 
   /** Passes a text to the process, which logs it as a Python driver does. */
@@ -150,7 +149,7 @@ object PythonProcess {
       })
       thread("replies") {
         try read(process.getInputStream)(received)
-        catch { case failed: RuntimeException => end(s"$python sent what is no frame: $failed") }
+        catch { case failed: RuntimeException => end(s"$python sent anything but a frame: $failed") }
         finally {
           kill()
           val code = process.waitFor()

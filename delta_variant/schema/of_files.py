@@ -96,5 +96,4 @@ def _readable(schema: pa.DataType | None) -> pa.DataType | None:
 
 
 def is_readable(leaf: pa.DataType) -> bool:
-    primitive = t.of_arrow(leaf)
-    return primitive is not None and primitive.spark is not None
+    return t.read_as(leaf) is not None

@@ -105,7 +105,7 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
     if not chunks:
         return pa.nulls(0, schema.storage)
     columns = chunks[0] if len(chunks) == 1 else [concatenated(list(parts)) for parts in zip(*chunks, strict=True)]
-    mask = bitmap(valid) if len(valid) else None
+    mask = bitmap(valid)
     return pa.Array.from_buffers(schema.storage, len(array), [mask], children=[metadata, *columns])
 
 

@@ -95,7 +95,7 @@ def unshred(array: pa.Array) -> pa.StructArray:
         if sum(part.nbytes for part in parts) > MAX_BYTES:
             raise InvalidLayoutError(TOO_LARGE)
         column = pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
-    mask = bitmap(valid) if len(valid) else None
+    mask = bitmap(valid)
     return pa.Array.from_buffers(UNSHREDDED, len(storage), [mask], children=[column, values.array()])
 
 

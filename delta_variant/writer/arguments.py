@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -85,13 +86,15 @@ class Request:
         check_types(df.schema)
         asked = cls(mode, **others)
         _check_mode(asked)
-        if max_rows_per_file is not None and max_rows_per_file < 1:
-            raise UnsupportedFeatureError(f"max_rows_per_file={max_rows_per_file} must be 1 or more")
+        if max_rows_per_file is not None:
+            check_count("max_rows_per_file", max_rows_per_file)
         if asked.txn is not None and not _is_txn(asked.txn):
             raise UnsupportedFeatureError(f"txn={asked.txn!r} is not an application and its version: write txn=('my-job', 7)")
         for name, listed in (("partition_by", asked.partition_by), ("cluster_by", asked.cluster_by)):
-            if isinstance(listed, str):
-                raise InvalidSchemaError(f"{name}={listed!r} must be a list of columns: [{listed!r}]")
+            if isinstance(listed, str) or not isinstance(listed, Iterable):
+                raise InvalidSchemaError(
+                    f"{name}={listed!r} must be a list of columns" + f": [{listed!r}]" * isinstance(listed, str)
+                )
         return replace(
             asked,
             partition_by=tuple(asked.partition_by),
@@ -139,6 +142,12 @@ class Request:
             CLUSTER_BY_OPTION: ", ".join(self.cluster_by) or None,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+def check_count(name: str, given: object) -> None:
+    """Raises UnsupportedFeatureError for an argument that is not a whole number of rows, bytes or the like."""
+    if not isinstance(given, Integral) or isinstance(given, bool) or given < 1:
+        raise UnsupportedFeatureError(f"{name}={given!r} must be a whole number, 1 or more")
 
 
 def _check_mode(asked: Request) -> None:

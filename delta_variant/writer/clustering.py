@@ -44,7 +44,7 @@ def _keys(schema: T.StructType, text: str) -> list[str]:
         raise InvalidSchemaError(
             f"cluster_by: {paths.dotted(names)} is {data_type.simpleString().upper()}, and only VARIANT columns have paths"
         )
-    return sort_key(f"try_variant_get({column}, {_literal(path)}, 'variant')")
+    return sort_key(f"try_variant_get({column}, {paths.literal(path)}, 'variant')")
 
 
 def sort_key(value: str) -> list[str]:
@@ -52,12 +52,6 @@ def sort_key(value: str) -> list[str]:
     is_text = f"schema_of_variant({value}) = 'STRING'"  # strings are sorted by their bytes, even if they look like numbers
     number = f"CASE WHEN NOT ({is_text}) THEN try_variant_get({value}, '$', 'double') END"
     return [number, f"try_variant_get({value}, '$', 'string')"]
-
-
-def _literal(text: str) -> str:
-    """A text in SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _has_order(data_type: T.DataType) -> bool:

@@ -54,10 +54,9 @@ def given(
     for name, wanted in shred.items():
         path, type_name = columns.get(_folded(parse_column(name)), ((), ""))
         if type_name != "variant":
-            found = type_name.upper() or "not a column"
-            raise InvalidSchemaError(
-                f"shred: {name} is {found}, and only VARIANT columns can be shredded, at the top or in structs: leave it out"
-            )
+            variants = ", ".join(dotted(path) for path, kind in columns.values() if kind == "variant") or "none"
+            found = f"{name} is {type_name.upper()}" if type_name else f"there is no column {name}"
+            raise InvalidSchemaError(f"shred: {found}; the VARIANT columns that can be shredded are {variants}")
         schemas[path] = _checked(wanted, path, "shred")
     return schemas
 

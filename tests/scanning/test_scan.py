@@ -306,11 +306,11 @@ def test_what_is_refused(tmp_path, arguments, error, message):
     ("text", "message"),
     [
         ("v:a::array<int>", "array<int> is not a type"),
-        ("v:a::int::string", "is no column"),
+        ("v:a::int::string", "is not a column"),
         ("v:a::int AS n", "n is not a type"),
         ("v:a[-1]", "not a Variant path"),
         ("v:`b.c`", "more than one step"),
-        ("variant_get(v, '$.a', 'int')::string", "is no column"),
+        ("variant_get(v, '$.a', 'int')::string", "is not a column"),
     ],
 )
 def test_columns_that_are_refused(tmp_path, text, message):

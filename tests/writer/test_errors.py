@@ -112,8 +112,8 @@ CASES = {
         ("1L id", "./append-only", {"mode": "overwrite"}, TableError, "/append-only` failed: .*only allow appends"),
     ],
     "shape": [
-        (GOOD, "./t", {"shred": {"id": "int"}}, SCHEMA, "shred: id is BIGINT, and only VARIANT columns can be shredded"),
-        (GOOD, "./t", {"shred": {"w": "a int"}}, SCHEMA, "shred: w is not a column"),
+        (GOOD, "./t", {"shred": {"id": "int"}}, SCHEMA, "shred: id is BIGINT; the VARIANT columns that can be shredded are v"),
+        (GOOD, "./t", {"shred": {"w": "a int"}}, SCHEMA, "shred: there is no column w; "),
         (GOOD, "./t", {"shred": {"v": "a strng"}}, SCHEMA, "shred: column v: .*strng"),
         (GOOD, "./t", {"shred": {"s.w": "a time"}}, UNSUPPORTED, r"shred: s\.w\.a is time64\[us\], which Spark cannot read"),
         (GOOD, "./new", {"shred": {"v": pa.struct([("n", pa.timestamp("ns"))])}}, UNSUPPORTED, r"v\.n is timestamp\[ns\]"),
@@ -133,7 +133,9 @@ CASES = {
     "unknown option": [
         (GOOD, "./t", {"unknown": 1}, TypeError, "unexpected keyword argument 'unknown'"),
         (GOOD, "./t", {"compression": "brotli"}, UNSUPPORTED, "compression='brotli' is not one of zstd, snappy"),
-        (GOOD, "./t", {"max_rows_per_file": 0}, UNSUPPORTED, "max_rows_per_file=0 must be 1 or more"),
+        (GOOD, "./t", {"max_rows_per_file": 0}, UNSUPPORTED, "max_rows_per_file=0 must be a whole number, 1 or more"),
+        (GOOD, "./t", {"max_rows_per_file": "5"}, UNSUPPORTED, "max_rows_per_file='5' must be a whole number"),
+        (GOOD, "./t", {"partition_by": None}, SCHEMA, "partition_by=None must be a list of columns$"),
         (GOOD, "./t", {"txn": ("job",)}, UNSUPPORTED, r"txn=\('job',\) is not an application and its version"),
         (GOOD, "./t", {"txn": ("job", -1)}, UNSUPPORTED, r"txn=\('job', -1\) is not an application and its version"),
         (GOOD, "./t", {"storage_options": {"key": "x"}}, UNSUPPORTED, "storage_options: key is not a setting of Hadoop's"),

@@ -83,7 +83,7 @@ CASES = {
         "shred": r"Switch it on with ALTER TABLE", "analyze where": WHERE, "analyze bloom where": WHERE,
         "optimize where": WHERE, "unshred where": WHERE, "analyze unknown": "is not a VARIANT column",
         "analyze budget": "is not a share", "bloom unknown": "is not a VARIANT column", "keys": "there is no column",
-        "shred given": "leave out shred=", "replace_where": "Cannot recognize", "optimize size": "must be 1 or more",
+        "shred given": "leave out shred=", "replace_where": "Cannot recognize", "optimize size": "must be a whole number",
     },
     "texts": {"convert": "row ids", "drop_feature": "there is nothing to drop", "bloom unknown": "is not a VARIANT column"},
     "unknown": dict.fromkeys(

@@ -52,10 +52,11 @@ def test_the_users_schema_goes_before_the_stored_one():
 @pytest.mark.parametrize(
     ("shred", "properties", "error", "message"),
     [
-        ({"id": "int"}, {}, InvalidSchemaError, "shred: id is BIGINT, and only VARIANT columns"),
-        ({"s": "int"}, {}, InvalidSchemaError, "shred: s is STRUCT<.*, and only VARIANT columns"),
+        ({"id": "int"}, {}, InvalidSchemaError, "shred: id is BIGINT; the VARIANT columns"),
+        ({"s": "int"}, {}, InvalidSchemaError, "shred: s is STRUCT<.*; the VARIANT columns"),
         ({"a": "int"}, {}, InvalidSchemaError, "shred: a is ARRAY<VARIANT>"),
-        ({"w": "int"}, {}, InvalidSchemaError, "shred: w is not a column"),
+        ({"w": "int"}, {}, InvalidSchemaError, "shred: there is no column w; "),
+        ({"Odd.Name": "int"}, {}, InvalidSchemaError, r"no column Odd\.Name; .* are v, `Odd\.Name`, s\.w, s\.deep\.`x y`$"),
         ({"s.w": "a strng"}, {}, InvalidSchemaError, r"shred: column s\.w: .*a type that can be shredded"),
         ({"s.w": "a uuid"}, {}, UnsupportedFeatureError, r"s\.w\.a is fixed_size_binary\[16\], which Spark cannot read"),
         ("auto", {"shredding.v": "a array<time>"}, UnsupportedFeatureError, r"shredding.v: v\.a\[\*\] is time"),

@@ -329,8 +329,8 @@ def test_values_out_of_range_are_an_error(spark, tmp_path):
 @pytest.mark.parametrize(
     ("shred", "error", "message"),
     [
-        ({"id": "int"}, InvalidSchemaError, "id is BIGINT, and only VARIANT columns"),
-        ({"w": "int"}, InvalidSchemaError, "w is not a column"),
+        ({"id": "int"}, InvalidSchemaError, "id is BIGINT; the VARIANT columns"),
+        ({"w": "int"}, InvalidSchemaError, "there is no column w"),
         ({"v": "a strng"}, InvalidSchemaError, "a type that can be shredded"),
         ({"v": "a struct<b: array<time>>"}, UnsupportedFeatureError, r"v\.a\.b\[\*\] is time64\[us\], which Spark cannot read"),
         ({"v": "a uuid"}, UnsupportedFeatureError, r"v\.a is"),
