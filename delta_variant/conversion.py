@@ -74,20 +74,20 @@ def convert(
 
     source: files, directories (with all below them) and globs. Of the files below directories, those whose name ends in
     .parquet, .parq or .pq are read, or all if there are none. target: as for `write`; a missing table is created.
-    Columns of directories (`day=2026-11-01`) are found, and their types inferred, as by Spark; below a single glob, from its
-    first wildcard on. folders gives the types of columns of directories. A new table is partitioned by these columns, or by
-    those of partition_by.
+    Partition directories (`day=2026-11-01`) become columns, with the types that Spark infers; of a single glob, those from its
+    first wildcard on. folders gives the types of such columns. A new table is partitioned by them, or by the columns of
+    partition_by.
     columns: the VARIANT columns (`v`, `s.w`; `a.list.element`, as Parquet names the elements of a list). By default these are
     the groups that the files annotate as VARIANT, and those whose structure is that of a layout (`layouts.is_variant`); other
-    columns keep their types. drop: columns that the table does not get.
+    columns keep their types. drop: columns to leave out.
     The table gets the columns of all files, and null where a file lacks one. Columns of one name must have one type.
     path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
-    Files that the table has from an earlier conversion are left out, so the same call can be repeated: after a failure, or for
-    new files. force=True reads all files. A file is known by its path. changed: what happens to files that have changed since
-    the table took them, as for `ingest`: "skip", "error" or "reload".
-    commit_bytes: after so many bytes of files there is a commit. progress: called after each commit. storage_options: as for
-    `write`, for source and target. options: shred, cluster_by, merge_schema, compression, max_rows_per_file, user_metadata, as
-    for `write`.
+    Files that were loaded before are left out, so the same call can be repeated: after a failure, or for new files. force=True
+    reads all files. A file is identified by its path. changed: what happens to files that have changed since they were loaded,
+    as for `ingest`: "skip", "error" or "reload".
+    commit_bytes: there is a commit after about so many bytes of files. progress: called after each commit. storage_options: as
+    for `write`, for source and target. options: shred, cluster_by, merge_schema, compression, max_rows_per_file, user_metadata,
+    as for `write`.
 
     Returns counts of files, rows and bytes. Raises InvalidSchemaError for columns that differ between files or have a type that
     Spark does not have, and if no column is VARIANT; InvalidLayoutError and MalformedVariantError for malformed Variants;

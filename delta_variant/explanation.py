@@ -65,7 +65,7 @@ class Scan:
     files_after_bounds: int | None
     predicates: tuple[str, ...]  # the query's predicates on Variant paths
     reasons: tuple[str, ...]  # why they, or parts of them, do not rule out more files
-    findings: tuple[Finding, ...] = ()  # what each question of the predicates proved
+    findings: tuple[Finding, ...] = ()  # what each comparison of the predicates proved
     typed_paths: tuple[str, ...] = ()  # the Variant paths that the query uses
     files_typed: int = 0  # files in which these paths are read from typed columns; Spark's scan reads the other files
     typed_reasons: tuple[str, ...] = ()  # why they are not read from typed columns in all files

@@ -92,11 +92,11 @@ def ingest(
     source: files, directories (with all below them) and globs, plain or compressed (.gz, .bz2, .zst). Of the files below
     directories, those whose name ends in .json, .jsonl or .ndjson are read, or all if there are none; a file that is named, or
     found by a glob, is read in any case. target: as for `write`; a missing table is created.
-    Files that the table has from an earlier ingestion are left out, so the same call can be repeated: after a failure, or every
-    night. DELETE and RESTORE do not change what the table has had; force=True reads all files, whether the table has had them
-    or not. The table forgets files after delta.setTransactionRetentionDuration, if set.
-    A file is known by its path: the same file at another path, as s3:// in the place of s3a://, is another file.
-    changed: what happens to files whose modification time is not the one that the table took them with. "skip" leaves them out
+    Files that were loaded before are left out, so the same call can be repeated: after a failure, or every night. They still
+    count as loaded after DELETE and RESTORE; force=True reads all files. The table forgets files after
+    delta.setTransactionRetentionDuration, if set.
+    A file is identified by its path: the same file at another path, as s3:// instead of s3a://, is another file.
+    changed: what happens to files whose modification time has changed since they were loaded. "skip" leaves them out
     with a DeltaVariantWarning, and "error" is a TableError before anything is written. "reload" replaces their rows, and their
     malformed documents in bad_records: one commit removes the old rows and adds the new ones, with the arguments of this call.
     The old rows are those with the file's URI in path_column. Without such a column they are in the data files of the commit
@@ -121,21 +121,21 @@ def ingest(
     document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first malformed
     document is an error. If an earlier ingestion had no such table, or ended early, the files of the target are read once more
     for it.
-    max_document_bytes: the size of the longest document. commit_bytes: after so many bytes of files there is a commit.
+    max_document_bytes: the size of the longest document. commit_bytes: there is a commit after about so many bytes of files.
     progress: called after each commit. storage_options: as for `write`, for source and target.
     options: of `write`: shred, partition_by, merge_schema, compression, max_rows_per_file and user_metadata.
 
     Documents are parsed as by `binary.parse_json`, under the session's settings for Spark's parse_json. But text after a
     document makes it malformed, and so does a byte that is not UTF-8; Spark ignores the one and replaces the other. A file of
     UTF-16 or UTF-32 is one malformed document. If the structure around the elements of an array is broken, the rest of the file
-    is one malformed document. So is the rest after adjacent documents from where no document begins, or none ends, up to the
-    next record separator. Memory does not grow with the size of files.
+    is one malformed document. Among adjacent documents, text that begins no document, and a document that never ends, is one
+    malformed document up to the next record separator. Memory does not grow with the size of files.
 
-    Raises InvalidJsonError for the first malformed document, with its file and line; InvalidSchemaError for columns that are no
-    expressions, or need other rows (aggregates, window functions) or make more (explode), for two columns of one name, and for
-    constants and types of folders that Spark does not have;
-    TableError for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or
-    generated columns use `column`, unless there are `columns`; what `write` raises; and the errors of Spark's casts.
+    Raises InvalidJsonError for the first malformed document, with its file and line; InvalidSchemaError for columns that are
+    not expressions on one row (aggregates, window functions, explode), for two columns of one name, and for constants and types
+    of folders that Spark does not have; TableError for a file that cannot be read, and for no files; UnsupportedFeatureError
+    for a table whose constraints or generated columns use `column`, unless there are `columns`; what `write` raises; and the
+    errors of Spark's casts.
     """
     loading.check_options("ingest", options, _OPTIONS, "write(spark.read.text(…), …, parse_json={…})")
     if format not in FORMS:

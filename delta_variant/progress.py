@@ -1,4 +1,4 @@
-"""How far a long operation is: what `ingest` and `VariantTable.analyze` tell their callers after each commit."""
+"""How far a long operation is: what `ingest`, `convert` and methods of `VariantTable` tell their callers after each commit."""
 
 from __future__ import annotations
 

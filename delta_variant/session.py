@@ -191,8 +191,8 @@ def disable(spark: SparkSession) -> None:
     Example:
         dv.disable(spark)
 
-    After `enable(spark, new_sessions=True)`, sessions that run their first query later get no rules. Those that have rules keep
-    them. Where the session would get the rules again, by its JAR or by `new_sessions`, this also sets
+    After `enable(spark, new_sessions=True)`, sessions that have run no query yet no longer get the rules. Those that have them
+    keep them. Where the session would get the rules again, by its JAR or by `new_sessions`, this also sets
     `spark.delta_variant.enabled` to `false`. Raises SessionError on Spark Connect.
     """
     for key, value in optimizer.remove(jvm.classic(spark)).items():

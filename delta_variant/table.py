@@ -136,12 +136,12 @@ class VariantTable:
             table.analyze(bloom=["v:commit.cid"])
 
         Files without the marker of this package get the bounds that `write` would have given them. They come from the footer,
-        from typed columns, or from the whole VARIANT column, whichever is the least that proves them. A path whose values are
+        from typed columns, or from the whole VARIANT column: the cheapest that suffices. A path whose values are
         all in a typed column is read from it afterwards. Statistics of other columns stay as they are.
 
         columns: the VARIANT columns, by default all that have statistics. paths: paths (`v:actor.id`) that are to have bounds
         in every file, beyond the usual number of paths, and also in files that have bounds for others; if their values are
-        strings, these are read for the times that they spell. where: a predicate on partition columns. tags_only: puts bounds
+        strings, they are also parsed as ISO 8601 times. where: a predicate on partition columns. tags_only: puts bounds
         into the tags of this package, which have little room, so that the table does not need the feature variantShredding.
         Otherwise a table without this feature gets it. progress: called after each commit.
 
@@ -149,9 +149,9 @@ class VariantTable:
         files. For each of these paths, each file that lacks a filter gets one, which says whether a value may be in the file.
         Filters are stored beside the data. With bloom alone nothing else is done. Without all three, the paths are those of
         the table properties `delta_variant.bloom.<column>`, by which `write` makes filters too. budget: the share of
-        a file's bytes that its filters may take, by default that of the property `delta_variant.indexBudget`, or 0.01. A value
-        takes 7 bits if 1 of 50 other files is to be opened in vain, and 10 if 1 of 500. A path without room for 2 bits a value
-        has no filter; the result counts such files.
+        a file's bytes that its filters may take, by default that of the property `delta_variant.indexBudget`, or 0.01. 7 bits
+        per value give a false-positive rate of 2 %, 10 bits 0.2 %. A path without room for 2 bits per value has no filter; the
+        result counts such files.
 
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
@@ -254,8 +254,8 @@ class VariantTable:
             return rewriting.cluster_by(table, keys)
 
     def advise(self, queries: Iterable[str | DataFrame] | None = None) -> list[Advice]:
-        """Suggests what would make these queries open fewer files: keys to cluster by, paths to bound and to shred, the best
-        first.
+        """Suggests what would make these queries open fewer files, the best first: clustering keys, and paths that need bounds
+        or shredding.
 
         Example:
             for advice in table.advise(["SELECT count(*) FROM events WHERE v:actor.id::bigint = 77"]):
@@ -265,29 +265,29 @@ class VariantTable:
         this session has run since `enable`. They are planned, not run, in a session with `enable`. There is an estimate of
         the files that each advice saves, from the overlap of bounds; a path without bounds has no advice on clustering until
         it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table, and
-        InvalidSchemaError for one query that is in no list.
+        InvalidSchemaError for a single query instead of a list.
         """
         return advise(self._table, queries)
 
     def shred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
-        """Write plain files anew, shredded, and files of other writers with open objects, one new file in the place of each.
+        """Rewrite plain files as shredded ones, and files of other writers that have open objects: one new file for each.
 
         Example:
             table.enable_shredding()
             table.shred()
 
-        An object is open if some of its fields have no columns: then other engines read no path inside it from a column. Such
-        files are written anew if they have 8,192 rows or more, and if the table has no shredding schema for the column or asks
-        for closed objects. where: a predicate on partition columns. progress: called after each commit. Files stay as they are
-        if this package has left them plain, because shredding would make them larger, or if `analyze` has marked them as read
-        from typed columns. Commits, failures and conflicts are as for `optimize`. Raises TableError if the table must not have
-        shredded files, and for what Delta refuses.
+        An object is open if some of its fields have no columns: other engines then read no path inside it from a typed
+        column. Such files are rewritten if they have 8,192 rows or more, and if the table has no shredding schema for the
+        column or asks for closed objects. where: a predicate on partition columns. progress: called after each commit. Files
+        stay as they are if this package has left them plain, because shredding would make them larger, or if `analyze` has
+        marked them as read from typed columns. Commits, failures and conflicts are as for `optimize`. Raises TableError if the
+        table must not have shredded files, and for what Delta refuses.
         """
         with self._own() as table:
             return rewriting.reorganize(table, where, progress, shreds=True)
 
     def unshred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
-        """Write shredded files anew, plain, one new file in the place of each old one. They have no bounds.
+        """Rewrite shredded files as plain ones, one new file for each. They have no bounds.
 
         Example:
             table.disable_shredding()
@@ -318,7 +318,7 @@ class VariantTable:
         """What the files of the newest version hold: one row for each file, VARIANT column and path of its shredding schema.
 
         Example:
-            table.inspect().where("residual > 0").orderBy("residual_bytes").show()
+            table.inspect().where("residual > 0").orderBy(F.desc("residual_bytes")).show()
 
         It is computed from the files' footers, which tasks read when the DataFrame is used. The columns are:
 

@@ -54,9 +54,9 @@ def json_column(metadata: pa.Array, value: pa.Array, valid: Flags) -> pa.Array:
     metadata, value: binary arrays in any of Arrow's forms. valid: one flag per row, empty if every row is a Variant. Returns
     strings, null for rows that are not valid; large strings if they take more than 2 GiB.
 
-    >>> import delta_variant as dv
-    >>> metadata, value = ([data] for data in dv.binary.encode({"id": 1}))
-    >>> dv.binary.json_column(pa.array(metadata), pa.array(value), valid=NO_FLAGS).to_pylist()
+    >>> import numpy as np, pyarrow as pa, delta_variant as dv
+    >>> metadata, value = (pa.array([data]) for data in dv.binary.encode({"id": 1}))
+    >>> dv.binary.json_column(metadata, value, valid=np.ones(1, np.uint8)).to_pylist()
     ['{"id":1}']
     """
     metadata, value = as_binary(metadata), as_binary(value)

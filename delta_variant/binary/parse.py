@@ -57,7 +57,7 @@ def parse_json(
     Two things differ. A `true`, `false` or `null` that is directly followed by a character beyond ASCII is an error; Spark
     ignores some of these characters. In texts of more than 32,768 characters Spark may allow two digits more.
 
-    >>> import delta_variant as dv
+    >>> import pyarrow as pa, delta_variant as dv
     >>> column = dv.binary.parse_json(pa.array(['{"id": 1, "price": 2.50}', None]))
     >>> dv.binary.decode(**column[0].as_py())
     {'id': 1, 'price': Decimal('2.50')}

@@ -66,10 +66,10 @@ class _Machine:
 @command("doctor", "delta-variant doctor", "delta-variant doctor --json > report.json", result="the checks")
 @click.pass_context
 def doctor_command(context: click.Context, conf: dict[str, str], as_json: bool) -> None:
-    """Check Python, packages, Java, Spark, Delta, compiled kernels and classes, and a table written and
-    queried; say what to do.
+    """Check Python, packages, Java, Spark, Delta, compiled kernels and classes; write and query a test table;
+    suggest a fix for each problem.
 
-    The exit code is 1 if there is a problem. --conf makes the session of the checks, as with other commands.
+    The exit code is 1 if there is a problem. --conf sets Spark's settings for the test session.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-variant-"))

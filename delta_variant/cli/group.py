@@ -24,7 +24,7 @@ from delta_variant.version import __version__
 SECTIONS = {
     "First": {
         "demo": ("demo", "Write a real feed, and ask it three questions."),
-        "doctor": ("doctor", "Check this machine, and say what to do."),
+        "doctor": ("doctor", "Check this machine, and suggest a fix for each problem."),
     },
     "Load": {
         "ingest": ("load", "JSON files into a table."),
@@ -32,12 +32,12 @@ SECTIONS = {
     },
     "Look": {
         "stats": ("look", "The bounds of each path, and how many files a look-up opens."),
-        "inspect": ("look", "What typed columns hold, and what lies beside them."),
+        "inspect": ("look", "How many values are in typed columns, and how many in the residual."),
         "explain": ("look", "The files that a query opens, and why."),
     },
     "Improve": {
         "analyze": ("improve", "Bounds, and an index, for files that lack them."),
-        "optimize": ("improve", "Files in an order that look-ups gain from."),
+        "optimize": ("improve", "Cluster files so that look-ups open fewer of them."),
     },
     "Serve": {
         "jar": ("servers", "The JAR for spark-sql, servers, and drivers without Python."),

@@ -21,7 +21,7 @@ from delta_variant.cli.shared import command, running, step, table_of
 @click.option("--column", "columns", multiple=True, help="A VARIANT column; by default all that have statistics.")
 @click.option("--path", "paths", multiple=True, help="A path that is to have bounds in every file, such as v:actor.id.")
 @click.option("--where", help="A predicate on partition columns.")
-@click.option("--bloom", multiple=True, help="A path whose values are to be looked up, such as v:commit.cid.")
+@click.option("--bloom", multiple=True, help="A path to index for look-ups by = or IN, such as v:commit.cid.")
 @click.option("--budget", type=float, help="The share of a file that its filters may take; 0.01, or that of the table.")
 @click.option("--tags-only", is_flag=True, help="Put bounds into tags, so that the table needs no table feature.")
 def analyze_command(

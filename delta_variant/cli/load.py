@@ -36,12 +36,12 @@ changed_option = click.option(
 @click.option("--path-column", help="A column for the URI of the file.")
 @click.option("--modified-column", help="A column for the modification time of the file.")
 @click.option("--constant", multiple=True, callback=pairs, help="A column with the same text in all rows: name=value.")
-@click.option("--folder", multiple=True, callback=pairs, help="A column from the folders of the path: name=type.")
-@click.option("--columns", multiple=True, callback=pairs, help="A column out of the document: day=v:created_at::date.")
+@click.option("--folder", multiple=True, callback=pairs, help="A partition directory (day=…) to load as a column: name=type.")
+@click.option("--columns", multiple=True, callback=pairs, help="A column extracted from the document: day=v:created_at::date.")
 @click.option("--partition-by", multiple=True, help="A partition column of a new table.")
 @click.option("--bad-records", help="A table for malformed documents. Without it, the first one is an error.")
 @changed_option
-@click.option("--force", is_flag=True, help="Read files that the table has had too.")
+@click.option("--force", is_flag=True, help="Also load files that were loaded before.")
 @click.option("--max-document-bytes", type=int, help="The size of the longest document; 16 MiB by default.")
 def ingest_command(
     source: tuple[str, ...], target: str, format_: Any, constant: dict[str, str], folder: dict[str, str],
@@ -78,15 +78,15 @@ def ingest_command(
 @click.option(
     "--column", "columns", multiple=True, help="A VARIANT column; by default all that are annotated or look like one."
 )
-@click.option("--drop", multiple=True, help="A column that the table does not get.")
-@click.option("--folder", "folders", multiple=True, callback=pairs, help="The type of a column of directories: name=type.")
-@click.option("--partition-by", multiple=True, help="A partition column of a new table; by default the columns of directories.")
+@click.option("--drop", multiple=True, help="A column to leave out.")
+@click.option("--folder", "folders", multiple=True, callback=pairs, help="A type for a partition directory: name=type.")
+@click.option("--partition-by", multiple=True, help="A partition column of a new table; by default the partition directories.")
 @click.option("--cluster-by", multiple=True, help="A column or path by which the rows are sorted, such as v:actor.id.")
 @click.option("--path-column", help="A column for the URI of the file.")
 @click.option("--modified-column", help="A column for the modification time of the file.")
 @changed_option
-@click.option("--force", is_flag=True, help="Read files that the table has had too.")
-@click.option("--parse-json", multiple=True, callback=pairs, help="Without SOURCE: a VARIANT column of texts: v=value.")
+@click.option("--force", is_flag=True, help="Also load files that were loaded before.")
+@click.option("--parse-json", multiple=True, callback=pairs, help="Without SOURCE: parse a STRING column: v=value.")
 @click.option("--corrupt", help="With --parse-json: a column for malformed texts. Without it, the first one is an error.")
 def convert_command(
     source: tuple[str, ...], target: str, columns: tuple[str, ...], partition_by: tuple[str, ...], cluster_by: tuple[str, ...],

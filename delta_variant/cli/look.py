@@ -94,7 +94,7 @@ def _short(text: str) -> str:
     "inspect",
     "delta-variant inspect part-00000.parquet",
     "delta-variant inspect tables/events",
-    "delta-variant inspect tables/events --json | jq .paths[].residual",
+    "delta-variant inspect tables/events --json | jq '.paths[].residual'",
     result="each VARIANT column of a file",
 )
 @click.argument("place")
@@ -148,7 +148,8 @@ def _show(column: dict[str, Any], paths: list[dict[str, Any]], *, as_json: bool)
 @click.argument("sql")
 @click.option("--table", "tables", multiple=True, callback=pairs, help="A name for the table at a path: name=path.")
 def explain_command(sql: str, tables: dict[str, str], conf: dict[str, str], as_json: bool) -> None:
-    """Show for each scan of a query how many files it opens, how they are read, and why no fewer. The query is not run.
+    """Show for each scan of a query how many files it opens, how they are read, and why no more is pruned. The query is not
+    run.
 
     SQL: a query. Commands such as INSERT and DELETE are refused.
     """

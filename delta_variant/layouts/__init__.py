@@ -52,7 +52,7 @@ def unshred(array: pa.Array) -> pa.StructArray:
     its layout does not know (columns whose names begin with an underscore are ignored), or if the data are invalid; raises
     MalformedVariantError if Variant bytes are malformed.
 
-    >>> import delta_variant as dv
+    >>> import pyarrow as pa, delta_variant as dv
     >>> metadata, value = dv.binary.encode({"id": 1})
     >>> draft = pa.array([{"metadata": metadata, "variant_value": value}])
     >>> [dv.binary.decode(**row) for row in dv.layouts.unshred(draft).to_pylist()]

@@ -62,7 +62,8 @@ class FileWriter:
     as far as there is room (`parquet.stubs`). compression: zstd, snappy, gzip, lz4, brotli or none, which None means
     too. row_group_bytes: the size of a row group in Arrow bytes. metadata: key-value pairs for the footer. Raises
     InvalidSchemaError if a group of `variants` is not a VARIANT column of the schema, UnsupportedFeatureError for other
-    compressions. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks those of others.
+    compressions. Arrow's writer trusts the buffers of the batches: call `batch.validate(full=True)` for batches
+    of unknown origin.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> events = dv.shredding.shred(dv.arrow.VariantArray.from_pylist([{"id": 1}]), "id bigint")

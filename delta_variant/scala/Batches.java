@@ -22,6 +22,7 @@ private static final class Batches extends org.apache.spark.sql.execution.Buffer
   private final Column[] columns;
   private org.apache.spark.sql.catalyst.expressions.UnsafeProjection unsafe;
   private scala.collection.Iterator rows;
+  private boolean begins;  // whether Spark's task would ask for the first row before it names errors after its location
   private byte[] last = new byte[0];  // the last message, which is consumed before the next one is asked for
 
   Batches(org.apache.spark.sql.types.StructType schema, String location) {
@@ -33,10 +34,13 @@ private static final class Batches extends org.apache.spark.sql.execution.Buffer
   public void init(int partition, scala.collection.Iterator[] inputs) {
     partitionIndex = partition;
     rows = inputs[0];
+    begins = partition != 0;
   }
 
   /** The next row; null behind the last one. */
   private InternalRow nextRow() {
+    if (begins && !rows.hasNext()) return null;
+    begins = false;
     try {
       return rows.hasNext() ? (InternalRow) rows.next() : null;
     } catch (Throwable failure) {

@@ -34,15 +34,18 @@ object Failures {
   }
 
   /**
-   * Why the tasks of a write failed, if not because of its rows: in Python, in Batches.java, or for a reason of Spark's that is
-   * not an exception, such as a lost executor.
+   * Why the tasks of a write failed, if not because of its rows: in Python, in Batches.java but for `nextRow`, which has the
+   * errors of rows, or for a reason of Spark's that is not an exception, such as a lost executor.
    */
   def ofTasks(failure: Throwable): Option[String] = {
     val isOfRows = causes(failure).exists {
       case known: SparkThrowable => known.getCondition == "TASK_WRITE_FAILED"
       case _ => false
     }
-    def isOfBatches = causes(failure).exists(_.getStackTrace.exists(_.getClassName.endsWith("$Batches")))
+    def isOfBatches = causes(failure).exists { cause =>
+      val own = cause.getStackTrace.filter(_.getClassName.endsWith("$Batches"))
+      own.nonEmpty && !own.exists(_.getMethodName.startsWith("nextRow")) // Janino adds a `$` to the name
+    }
     def isOfSpark = failure match {
       case aborted: SparkException => aborted.getCause == null && aborted.getCondition == null
       case _ => false

@@ -62,7 +62,7 @@ def dataset(
     filter on a path of DuckDB's own, `v.a = 5`, is never handed over.
 
     The version is that of the time of the call: all queries have the same rows, until files of it are deleted (VACUUM). Make
-    another dataset for newer rows. Queries may run at a time. Each holds in memory what a `scan` does.
+    another dataset for newer rows. Queries may run concurrently. Each holds in memory what a `scan` does.
 
     Returns a dataset with `schema`, `scanner`, `to_table`, `to_batches`, `head`, `take`, `count_rows`, `filter` and
     `get_fragments`, one for each file. It can be pickled, with its storage_options. A filter that is handed over has pyarrow's

@@ -30,13 +30,13 @@ def scan(
     path: a directory, or a location as Spark has it (s3a://, gs://, abfss://).
 
     columns: names of columns and of fields (`s.a`), and paths of VARIANT columns (`v:actor.id`, `v:actor.id::bigint`,
-    `try_variant_get(v, '$.actor.id', 'bigint')`). A list names each column of the result by its text without the type; a dict
-    has its names as keys, and takes the place of AS. None: all columns. An empty list: rows without columns.
+    `try_variant_get(v, '$.actor.id', 'bigint')`). A list names each column of the result by its text without the type; the
+    keys of a dict are the names of the result. None: all columns. An empty list: rows without columns.
 
     Names, paths and strings are read as Spark's SQL reads them, here and in where. Names other than letters of ASCII, digits
     and _ stand in backquotes, and so may keys: `` v:`a key` ``. Any key that is not blank may stand in brackets and single
     quotes, where no character but the quote is special: `v:['a.b']`, `v:['C:\temp']`. A number in brackets is an index:
-    `v:tags[0]`. Spark has no other forms behind a colon. The path of `variant_get` is a string, with its escapes:
+    `v:tags[0]`. Spark allows no other form after a colon. The path of `variant_get` is a string, with its escapes:
     `'$["two words"].tags[0]'`, and there double quotes and empty keys are allowed. Paths are case-sensitive, columns are not.
 
     where: a predicate of Spark SQL: AND, OR, NOT, = <> <=> < <= > >=, IN, BETWEEN, IS NULL, LIKE, startswith, over columns,

@@ -22,7 +22,7 @@ def parse(ddl: str) -> pa.DataType:
     """The shredding schema in Spark DDL text: a type (`struct<a: int>`) or the fields of an object (`a int, b array<string>`).
 
     The names of types are Spark's, plus time, uuid, timestamp_nanos, timestamp_ntz_nanos, and `variant` for a field without a
-    type. Names in backquotes may be empty. Raises InvalidSchemaError, also for some hundreds of levels.
+    type. Names in backquotes may be empty. Raises InvalidSchemaError, also for types nested some hundred levels deep.
 
     >>> import delta_variant as dv
     >>> print(dv.schema.parse("actor struct<id: bigint>, amount decimal(18, 2)"))

@@ -11,7 +11,7 @@ from delta_variant.errors import InvalidSchemaError
 def check(schema: pa.DataType, path: str = "$") -> None:
     """Raises InvalidSchemaError, with the path, if a type cannot be a shredding schema.
 
-    >>> import delta_variant as dv
+    >>> import pyarrow as pa, delta_variant as dv
     >>> dv.schema.check(pa.struct([("id", pa.uint8())]))
     Traceback (most recent call last):
     delta_variant.errors.InvalidSchemaError: shredding schema at $.id: Variant has no type for uint8
@@ -35,7 +35,7 @@ def check(schema: pa.DataType, path: str = "$") -> None:
 def is_list(schema: pa.DataType) -> bool:
     """Whether a type is any of Arrow's forms of a list without a fixed size.
 
-    >>> import delta_variant as dv
+    >>> import pyarrow as pa, delta_variant as dv
     >>> dv.schema.is_list(pa.large_list(pa.int8())), dv.schema.is_list(pa.list_(pa.int8(), 2))
     (True, False)
     """

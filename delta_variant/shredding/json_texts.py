@@ -31,7 +31,7 @@ def shred_json(
     chunk of Variants. errors, allow_duplicate_keys, validate_unicode: as for `binary.parse_json`; for_spark: as for `shred`.
     Raises what these two raise.
 
-    >>> import delta_variant as dv
+    >>> import pyarrow as pa, delta_variant as dv
     >>> shredded = dv.shredding.shred_json(pa.array(['{"id": 1}', '{"id": "one"}']), "id bigint")
     >>> shredded.field("typed_value").field("id").field("typed_value").to_pylist()
     [1, None]

@@ -18,7 +18,7 @@ UNSHREDDED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("valu
 def storage_type(as_type: pa.DataType | None) -> pa.StructType:
     """The Arrow type of a VARIANT column that is shredded to a schema; for None, of one that is not shredded.
 
-    >>> import delta_variant as dv
+    >>> import pyarrow as pa, delta_variant as dv
     >>> print(dv.shredding.storage_type(pa.int64()))
     struct<metadata: binary not null, value: binary, typed_value: int64>
     """

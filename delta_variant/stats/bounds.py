@@ -65,7 +65,7 @@ def decode_bounds(text: str) -> dict[str, Any]:
 
 
 class EncodedBounds:
-    """The bounds in a text, of which each is decoded when it is asked for. Raises MalformedVariantError, then and now.
+    """The bounds in a text, each decoded when it is read. Raises MalformedVariantError, also when a bound is read.
 
     >>> import delta_variant as dv
     >>> dv.stats.EncodedBounds("5DI>pbWhTgwg7T:0rr933<uRh").get("$['id']")

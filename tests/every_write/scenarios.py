@@ -30,6 +30,8 @@ FEED = {"delta.enableChangeDataFeed": "true"}
 VECTORS = {"delta.enableDeletionVectors": "true"}
 NO_VECTORS = {"delta.enableDeletionVectors": "false"}
 TRACKED = {"delta.enableRowTracking": "true"}
+GENERATED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Settings with which a task that asks whether there is a row computes the row."""
 BY_NAME, BY_ID = ({"delta.columnMapping.mode": mode} for mode in ("name", "id"))
 WIDENING = {"delta.enableTypeWidening": "true"}
 # Without it Spark 4.2 cannot cast what it reads from a shredded VARIANT.
@@ -217,7 +219,10 @@ SCENARIOS |= {
         INSERT INTO t SELECT raise_error(concat('no ', id)), NULL FROM range(3);
         INSERT INTO t SELECT assert_true(id < 1), NULL FROM range(3);
         INSERT INTO t SELECT element_at(array(1), CAST(id AS INT) + 1), NULL FROM range(3);
-        INSERT INTO t SELECT (SELECT id FROM range(2)), NULL"""
+        INSERT INTO t SELECT (SELECT id FROM range(2)), NULL;"""
+        + table("id INT, v VARIANT, p INT", "PARTITIONED BY (p)", name="u")
+        + "INSERT INTO u SELECT 1 / (id - 4), NULL, id % 2 FROM range(6)",
+        settings=GENERATED,
     ),
     "settings of the session": of(
         table("id INT, v VARIANT, t TIMESTAMP")

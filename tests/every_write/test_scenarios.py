@@ -15,7 +15,8 @@ from itertools import zip_longest
 import pytest
 
 import delta_variant as dv
-from tests.every_write.scenarios import ALONE, SCENARIOS
+from delta_variant import jvm
+from tests.every_write.scenarios import ALONE, GENERATED, SCENARIOS
 from tests.every_write.twins import OURS, REMOVED, Log, Scenario, Twin, changes_of_both, outcome, rows_of_both, run, statements
 from tests.support import SOAK
 
@@ -62,6 +63,17 @@ def test_twins(twins, name, caplog):
         for twin in (ours, plain):
             twin.session.sql("USE default")
             plain.session.sql(f"DROP DATABASE {twin.name} CASCADE")
+
+
+@pytest.mark.parametrize("row", [0, 4], ids=["first row of the first task", "first row of the second task"])
+def test_an_error_of_a_row_ends_the_statement(twins, tmp_path, caplog, row):
+    """Delta does not write the files once more."""
+    session, name = twins[0].session, f"delta.`{tmp_path}/t`"
+    with jvm.settings(session, GENERATED), caplog.at_level(logging.INFO, "delta_variant"):
+        session.sql(f"CREATE TABLE {name} (id DOUBLE, v VARIANT) USING delta")
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            session.sql(f"INSERT INTO {name} SELECT 1 / (id - {row}), NULL FROM range(0, 8, 1, 2)")
+    assert not [record.getMessage() for record in caplog.records if record.name == "delta_variant"]
 
 
 def differences(ours: Twin, plain: Twin, scenario: Scenario) -> list[str]:

@@ -356,7 +356,7 @@ def extended(spark, loader):
     apply = next(method for method in java_class.getMethods() if method.getName() == "apply")  # py4j knows classes by name
     arguments = jvm.static(spark, "java.util.ArrayList")()
     arguments.add(extensions)
-    apply.invoke(jvm._constructed(spark, java_class), arguments.toArray())
+    apply.invoke(java_class.newInstance(), arguments.toArray())
     return extensions.buildCheckRules(spark._jsparkSession).size()
 
 
