@@ -190,7 +190,7 @@ class _Conversion(Loader[Converted]):
         return schema
 
     def write(self, batch: Batch) -> Outcome:
-        """Commits the rows of files. A reload that was planned anew may have files that were not to be converted at first."""
+        """Commits the rows of files. A reload that was planned again may have files that were not to be converted at first."""
         schema = self.schema if set(batch.files).issubset(self.read) else self._merged(batch.files)
         pieces, reading = self._pieces(batch.files, self.parts)
         reading = replace(reading, schema=schema)

@@ -1,6 +1,6 @@
 """What data skipping and typed reading do for a query: `explain`.
 
-In: a DataFrame, planned anew. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
+In: a DataFrame, planned again. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
 after Delta's own skipping and then after skipping by bounds, what each comparison proved, which paths are read from typed
 columns, and why not more. `scala/Outcomes.scala` records on the scans of a plan what the two rules did. `scala/Explain.scala`
 collects that. It also lists the other leaves of the plan that read a Delta table or have VARIANT columns; the rules leave these
@@ -40,7 +40,7 @@ _OTHERS = {
     "cache": "the rows come from Spark's cache, not from files, so no file is pruned: UNCACHE TABLE or unpersist() ends that",
     "changes": "the scan reads the table's change data feed, which delta-variant does not prune",
     "stream": "the scan is that of a stream, which reads the files of each batch: delta-variant does not prune them",
-    "static": "a query with a stream is planned anew for each batch: a query on this table alone shows what is pruned then",
+    "static": "a query with a stream is planned again for each batch: a query on this table alone shows what is pruned then",
     "files": "these files are not in a Delta table, so no log has their bounds: load them with delta_variant.convert",
     "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
     "rows": "the rows come from {by}, which delta-variant does not know",
@@ -115,7 +115,7 @@ def explain(df: DataFrame) -> Report:
     Example:
         print(dv.explain(spark.sql("SELECT v:kind::int FROM events WHERE v:id::bigint = 5")))
 
-    The query is planned anew under the session's current settings; no part of it runs. Scans that are never pruned are in the
+    The query is planned again under the session's current settings; no part of it runs. Scans that are never pruned are in the
     report with the reason: cached rows, streams, change data feeds, Parquet files outside of Delta tables, Delta's DSv2 reader.
     Raises SessionError for a DataFrame of Spark Connect, and UnsupportedFeatureError for anything but a DataFrame.
     """

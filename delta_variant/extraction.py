@@ -40,7 +40,7 @@ class _Counts(AccumulatorParam[Counts]):
 
 
 def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callable[[], Counter[str]]]:
-    """A row for each document: the columns of its piece, with the document in the place of the piece.
+    """A row for each document: the columns of its piece, with the document in place of the piece.
 
     The function returns how many malformed documents the tasks left out, by file, when the job has ended.
     """

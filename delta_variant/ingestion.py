@@ -179,7 +179,7 @@ class _Ingestion(Loader[Ingested]):
         for file in files:
             if file.name.lower().endswith(_UNREADABLE):
                 raise TableError(
-                    f"cannot read {file.name}: its compression is none of {', '.join(COMPRESSIONS)}: compress it anew"
+                    f"cannot read {file.name}: its compression is none of {', '.join(COMPRESSIONS)}: compress it again"
                 )
         return files, ignored
 
@@ -256,7 +256,7 @@ class _Ingestion(Loader[Ingested]):
         return df.select(F.col(quoted(PIECE)).alias(self.column), *self.of_files(), *constants, *self.of_folders())
 
     def _write_bad(self, files: Sequence[ListedFile], bad: set[str] | None) -> None:
-        """Writes the malformed documents of files to their table, in the place of those from before the files changed.
+        """Writes the malformed documents of files to their table, in place of those from before the files changed.
 
         bad: the files that have some; None if that is not known.
         """

@@ -15,7 +15,7 @@ The JAR stays in the first of these directories that can be written to, and is u
 A wheel can bring JARs in `delta_variant/jars`. They are used before all others and need no compiler.
 
 Invariants: a JAR gets its name when it is complete. If several processes need the same JAR at once, one compiles it and the
-others wait. Where files cannot be locked, each process compiles it and renames an equal JAR. A damaged file is compiled anew.
+others wait. Where files cannot be locked, each process compiles it and renames an equal JAR. A damaged file is compiled again.
 """
 
 from __future__ import annotations

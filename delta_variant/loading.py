@@ -1,7 +1,7 @@
 """What `ingest` and `convert` have in common: files that a table takes once, as pieces that tasks read.
 
 In: files of a listing (`scala/SourceFiles.scala`). Out: a commit of `write` for some of them at a time, with their identifiers,
-until the table has all. Files that have changed since the table took them are loaded anew last (`reloading`).
+until the table has all. Files that have changed since the table took them are loaded again last (`reloading`).
 
 Invariant: each commit has a transaction identifier for every file that it took (PROTOCOL.md, "Transaction Identifiers"). A file
 that the table knows, at any version, is not taken again, except by force or as a reload (W3). So an operation that was killed
@@ -81,7 +81,7 @@ class Loaded:
     bytes_written: int
     changed: int = field(default=0, kw_only=True)
     """How many of the files that the table had have changed since it took them. They were left out, and are counted in
-    `skipped`, or were loaded anew (`changed="reload"`), and are counted in `files`."""
+    `skipped`, or were loaded again (`changed="reload"`), and are counted in `files`."""
 
 
 def check_options(operation: str, given: Iterable[str], known: Collection[str], instead: str) -> None:
@@ -239,7 +239,7 @@ class Loader(ABC, Generic[Done]):
             return write_rows(rows, self.target, request, self.storage_options)
 
     def _planned(self, files: Sequence[ListedFile], changed: Sequence[ListedFile]) -> list[Batch]:
-        """How changed files are loaded anew. files: all of the source."""
+        """How changed files are loaded again. files: all of the source."""
         if not changed:
             return []
         listed = {file.identifier(self.operation): file for file in files}

@@ -1,18 +1,18 @@
 """The files of a listing and the batches that are committed; which files have changed, and how their rows are replaced.
 
 A file is known by its path, and its transaction identifier has its modification time, so a change is known without reading. In:
-the files of a listing and the times that the table has. Out: for each commit the files to load anew, and what it removes.
+the files of a listing and the times that the table has. Out: for each commit the files to load again, and what it removes.
 
 The old rows of a file are found in one of two ways:
 
     by a column with the URI of the file    DELETE of the rows that have it, by Delta, in the transaction that adds the new rows
     by the log                              the data files of the commit that took the file, if they are still whole. They have
-                                            rows of all files that this commit took, so all of these are loaded anew
+                                            rows of all files that this commit took, so all of these are loaded again
 
 The column is used if it is certain to name all rows of the file (`Reloads._by_column`), and else the log.
 
 Invariant: one commit removes the old rows, adds the new ones and records the new times. A file whose old rows are not known for
-certain is an error, and nothing is written. If another writer commits in between, the plan is made anew, and such an error can
+certain is an error, and nothing is written. If another writer commits in between, the plan is made again, and such an error can
 come after the commits that are done.
 """
 
@@ -157,7 +157,7 @@ class Reloads:
     """The table of malformed documents."""
 
     def plan(self, changed: Sequence[ListedFile], commit_bytes: int) -> list[Batch]:
-        """The commits that load files anew, with whole commits of earlier loads where the log says what to remove.
+        """The commits that load files again, with whole commits of earlier loads where the log says what to remove.
 
         Raises TableError for a file whose old rows are not known for certain.
         """
@@ -298,11 +298,11 @@ def committed(
     *,
     again: bool,
 ) -> Iterator[tuple[Batch, Result]]:
-    """Commits files, by default in one batch, and plans anew what is left where another writer came in between.
+    """Commits files, by default in one batch, and plans again what is left where another writer came in between.
 
     taken: the names of files that the table has already. plan: the batches of files. first: those of all, if they are known.
     again: whether a conflict about something else than these files is tried again too. Raises what `write` and `plan` raise; a
-    plan that is made anew may be refused after commits that are done.
+    plan that is made again may be refused after commits that are done.
     """
     left, batches = files, plan(files) if first is None else first
     for attempt in range(TRIES):

@@ -155,7 +155,7 @@ class VariantTable:
 
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
-        InvalidSchemaError for a column that is not VARIANT and for a text in the place of a list, InvalidPathError for a text
+        InvalidSchemaError for a column that is not VARIANT and for a text in place of a list, InvalidPathError for a text
         that is not a path and for a path into an array, UnsupportedFeatureError if the table has IcebergCompat and would get a
         feature, TableError for what Delta refuses and if Delta keeps no statistics of the columns. All arguments are
         checked before the table is changed.
@@ -217,7 +217,7 @@ class VariantTable:
         *,
         progress: Callable[[Progress], object] | None = None,
     ) -> Rewritten:
-        """Write files anew so that each holds a narrow range of the clustering keys, shredded, and with bounds.
+        """Rewrite files so that each holds a narrow range of the clustering keys, shredded, and with bounds.
 
         Example:
             table.optimize(cluster_by=["v:actor.id"])
@@ -231,7 +231,7 @@ class VariantTable:
         Files that are in order already are left alone, by their bounds, so that a second call does nothing. Files that were
         added since are merged into the order when they have a quarter of its size; until then they are put in an order of
         their own. Each file has a shredding schema of its own. A file with a deletion vector for more than 5 % of its rows is
-        written anew too. The rows stay the same, with their row ids.
+        rewritten too. The rows stay the same, with their row ids.
 
         Each job has a commit. After a failure, the next call does what is left. Commits of other writers that add files do not
         conflict. If one changes or removes the same files, the job is begun again without them. Raises InvalidSchemaError and
@@ -305,9 +305,9 @@ class VariantTable:
         Example:
             table.drop_feature()
 
-        Shredded files are written anew, plain, and bounds of VARIANT columns leave the log. The protocol then gets the writer
+        Shredded files are rewritten, plain, and bounds of VARIANT columns leave the log. The protocol then gets the writer
         feature `checkpointProtection`, as with Delta's DROP FEATURE: readers that know the dropped feature read the whole
-        history, others the versions from this one on. progress: called after each commit that writes files anew. Returns the
+        history, others the versions from this one on. progress: called after each commit that rewrites files. Returns the
         version of the table. Raises TableError if the protocol does not name the feature, if other writers add shredded files
         meanwhile, and for what Delta refuses.
         """

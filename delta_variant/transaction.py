@@ -300,7 +300,7 @@ class Transaction:
         self, rows: DataFrame, where: str | None, cluster_by: Sequence[str], tags: Mapping[str, str], task_bytes: int,
         *, reorganizes: bool,
     ) -> None:  # fmt: skip
-        """Write rows in the place of the opened files, and commit. Raises what Delta raises.
+        """Write rows in place of the opened files, and commit. Raises what Delta raises.
 
         where, cluster_by: what DESCRIBE HISTORY shows, as REORG or as OPTIMIZE. tags: of all new files. task_bytes: about how
         many bytes of a partition a task is to get; 0 if rows stay as they are.
@@ -308,5 +308,5 @@ class Transaction:
         self._rewrite.replace(rows._jdf, reorganizes, where, list(cluster_by), dict(tags), task_bytes)
 
     def overwrite(self, rows: DataFrame, options: Mapping[str, str]) -> None:
-        """Write rows in the place of all others, and commit. options: of Delta's DataFrameWriter. Raises what Delta raises."""
+        """Write rows in place of all others, and commit. options: of Delta's DataFrameWriter. Raises what Delta raises."""
         self._rewrite.overwrite(rows._jdf, dict(options))

@@ -1,4 +1,4 @@
-"""PySpark's daemon with the modules and kernels of tasks loaded, which every worker that it forks would load anew.
+"""PySpark's daemon with the modules and kernels of tasks loaded, which every worker that it forks would load again.
 
 Spark starts new workers after a task that fails, and after a minute without one.
 """

@@ -189,7 +189,7 @@ def test_no_place(tiny, cache, tmp_path):
 
 
 def test_damaged(tiny, cache):
-    """A JAR that is cut off is compiled anew."""
+    """A JAR that is cut off is compiled again."""
     os.truncate(cache, cache.stat().st_size - 100)
     assert told(start(tiny[0], NUMBA_CACHE_DIR=cache.parent.parent))[:2] == (cache, "compiled")
     assert classes(cache) == TINY

@@ -1,4 +1,4 @@
-"""Files that have changed since `ingest` or `convert` took them: reported, refused, or loaded anew, each row once."""
+"""Files that have changed since `ingest` or `convert` took them: reported, refused, or loaded again, each row once."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def take(spark, folder: Path, table: Path, **options):
 
 
 def test_what_happened_since(spark, tmp_path):
-    """Without a path column, whole commits are loaded anew while their data files are whole, whatever became of others (W9)."""
+    """Without a path column, whole commits are loaded again while their data files are whole, whatever became of others."""
     folder, table = tmp_path / "in", tmp_path / "t"
     a, b, c, d = (folder / f"{name}.jsonl" for name in "abcd")
     Json.put(a, [0, 1])
@@ -146,7 +146,7 @@ def test_what_happened_since(spark, tmp_path):
     assert (done.changed, done.files, done.rows) == (2, 2, 3)
     assert Json.found(spark, table) == [0, 1, 10, 11, 21, 22, 30, 1000]
     assert len(others & live(table).keys()) == len(others) - 2
-    # A reload can be loaded anew itself, and so can what came back by RESTORE.
+    # A reload can be loaded again itself, and so can what came back by RESTORE.
     Json.put(c, [23])
     take(spark, folder, table)
     version = newest(table)
@@ -365,7 +365,7 @@ def test_at_the_same_time(spark, tmp_path, path_column):
 
 @pytest.mark.parametrize("path_column", [None, "file"])
 def test_another_writer_in_between(spark, tmp_path, monkeypatch, path_column):
-    """A change between plan and commit is seen: the reload is planned anew, with what the other writer left (W9)."""
+    """A change between plan and commit is seen: the reload is planned again, with what the other writer left (W9)."""
     options = {} if path_column is None else {"path_column": path_column}
     table = tmp_path / "t"
     Json.put(tmp_path / "in" / "a.jsonl", [0, 1])

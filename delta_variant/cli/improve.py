@@ -80,7 +80,7 @@ def _show_indexed(table: str, done: Indexed) -> None:
 def optimize_command(
     table: str, keys: tuple[str, ...], where: str | None, max_file_size: int | None, conf: dict[str, str], as_json: bool,
 ) -> None:  # fmt: skip
-    """Write files of a table anew so that each holds a narrow range of the keys, and put small files together.
+    """Rewrite files of a table so that each holds a narrow range of the keys, and put small files together.
 
     TABLE: a path with a slash, or the name of a table.
     """
@@ -95,6 +95,6 @@ def optimize_command(
         click.echo(f"nothing to do: {table} is in order")
         return
     click.echo(
-        f"{table} is at version {done.version}: {done.files_added:,} files in the place of {done.files_removed:,}, "
+        f"{table} is at version {done.version}: {done.files_added:,} files in place of {done.files_removed:,}, "
         f"{done.bytes_added:,} bytes of {done.bytes_removed:,}; {done.files_kept:,} files were in order"
     )

@@ -131,7 +131,7 @@ def _show_loaded(done: Loaded, target: str, verb: str, suffixes: str, *, reloads
         f"{done.bytes_written:,} written"
     )
     if reloads and done.changed:
-        click.echo(f"{done.changed:,} files have changed since they were loaded, and were loaded anew")
+        click.echo(f"{done.changed:,} files have changed since they were loaded, and were loaded again")
     if done.skipped:
         click.echo(f"{done.skipped:,} files were there already{'' if reloads else _changed(done)}")
     if done.ignored:

@@ -71,7 +71,7 @@ class Reader:
         self._file_system = opener(files.storages)
 
     def batches(self, rows: Iterator[pa.RecordBatch], column: str, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
-        """One row for each document: the columns of its piece, with the Variant in the place of the piece.
+        """One row for each document: the columns of its piece, with the Variant in place of the piece.
 
         column: the one with pieces (`Piece.json`). malformed: counts the documents that are left out, by file. Raises
         InvalidJsonError for a malformed document if `JsonFiles.fails`.

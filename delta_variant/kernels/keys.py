@@ -189,7 +189,7 @@ def _written_size(name):
 
 @called
 def _write_halves(out, o, names, name):
-    """Writes a key to metadata as Java encodes it: `?` in the place of half a surrogate pair."""
+    """Writes a key to metadata as Java encodes it: `?` in place of half a surrogate pair."""
     apart()
     at, end = name.at + 1, name.at + 1 + name.size
     while at < end:

@@ -99,7 +99,7 @@ _TRUE, _FALSE, _NULL = (np.uint32(int.from_bytes(word, "little")) for word in (b
 
 @called
 def _after_blanks(data, p, end):
-    apart()  # inlined, the constants of a scan are loaded anew for each value
+    apart()  # inlined, the constants of a scan are loaded again for each value
     while p < end and data[p] <= 0x20:
         n = trailing_zeros(not_blank(data, p))
         if n == 0:

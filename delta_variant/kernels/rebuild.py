@@ -346,7 +346,7 @@ def write(
     steps, levels, nodes, room, keys, key_start, key_at, key_size, texts, names, name_ends, id_of_name, child_of_name, numbers,
     work, out,
 ):  # fmt: skip
-    """Writes all slots. The room has the positions of the root in the place of its sizes, and else what `measure` left."""
+    """Writes all slots. The room has the positions of the root in place of its sizes, and else what `measure` left."""
     start = address(room)
     for number in range(len(steps)):
         step, node = steps[number], nodes[number]

@@ -47,7 +47,7 @@ def keys_of_names(keys, key_start, id_of_name):
 
 @jit
 def place(size, first, offsets):
-    """Sets the Arrow offsets of rows of these sizes, from `first` on, and puts their positions in the place of the sizes.
+    """Sets the Arrow offsets of rows of these sizes, from `first` on, and puts their positions in place of the sizes.
 
     Returns the end of the last one. The offsets are wrong if that end does not fit 32 bits.
     """

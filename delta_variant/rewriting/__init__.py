@@ -1,4 +1,4 @@
-"""`VariantTable.optimize`, `shred`, `unshred` and `drop_feature`: files are written anew, with the same rows.
+"""`VariantTable.optimize`, `shred`, `unshred` and `drop_feature`: files are rewritten, with the same rows.
 
     statistics in the log ─▶ sets of files (`arrangement`) ─▶ rows in order (`source`, in tasks `sorting`) ─▶ `writer`
     ─▶ one commit for each job

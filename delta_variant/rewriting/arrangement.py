@@ -1,7 +1,7 @@
-"""Which files of a table are to be written anew so that each holds a narrow range of the clustering keys. Pure.
+"""Which files of a table are to be rewritten so that each holds a narrow range of the clustering keys. Pure.
 
 In: for each file of one partition its size, the ranges of its keys by their bounds, and the run that it was written in, if it
-has the tag of one. Out: sets of files, each of which is to be written anew as one run.
+has the tag of one. Out: sets of files, each of which is to be rewritten as one run.
 
 A run is a set of files whose ranges hardly overlap. A look-up opens about one file of each run for a single key, and about
 n^((k-1)/k) of its n files for one of k keys. Few runs are therefore good, and one is best, but every new file that is merged
@@ -54,7 +54,7 @@ class Files:
     runs: NDArray[np.int64]
     """The number of the run that the file was written in, for the same keys; NONE for other files."""
     many_deleted: NDArray[np.bool_]
-    """Whether many rows of the file are deleted: it is then written anew in any case."""
+    """Whether many rows of the file are deleted: it is then rewritten in any case."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -64,7 +64,7 @@ class Files:
 
 
 def to_rewrite(files: Files, target: int) -> list[Indices]:
-    """The sets of files that are to be written anew, each as indices of `files`: disordered ones, small ones, and those with
+    """The sets of files that are to be rewritten, each as indices of `files`: disordered ones, small ones, and those with
     many deleted rows.
 
     target: the size in bytes of new files. Files that are smaller than half of it are put together with their neighbours.

@@ -1,4 +1,4 @@
-"""The driver's side of `optimize`, `shred` and `unshred`: which files are written anew, the jobs that do it, and their commits.
+"""The driver's side of `optimize`, `shred` and `unshred`: which files are rewritten, the jobs that do it, and their commits.
 
 In: a table, and what its files are to be like. Out: commits of Delta's OPTIMIZE or REORG, one for each job. Source: Delta
 PROTOCOL, "Add File and Remove File": actions with `dataChange` = false rearrange rows that are in the table already.
@@ -60,7 +60,7 @@ TRIES = 3
 _BEHIND_A_CUT = r"[\x{7f}\x{10ffff}]+$"
 """What delta-spark and this package put behind the prefix of a string, so that it is not below the string."""
 _MOST_DELETED = 0.05
-"""A file is written anew if a deletion vector has more of its rows, as with Delta's OPTIMIZE."""
+"""A file is rewritten if a deletion vector has more of its rows, as with Delta's OPTIMIZE."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
 
 
 def reorganize(table: Table, where: str | None, progress: Callable[[Progress], object] | None, *, shreds: bool) -> Rewritten:
-    """Writes files anew, shredded or plain, as `VariantTable.shred` and `unshred` say.
+    """Rewrites files, shredded or plain, as `VariantTable.shred` and `unshred` say.
 
     table: in a session of its own.
     """
@@ -184,7 +184,7 @@ def reorganizing(table: Table, *, shreds: bool) -> Transaction:
     """The snapshot by which `shred` and `unshred` choose files. Raises UnsupportedFeatureError and TableError."""
     columns = [field["name"] for field in table.features().schema["fields"] if '"variant"' in json.dumps(field["type"])]
     updates = ", ".join(f"{quoted(name)} = {quoted(name)}" for name in columns)
-    instead = f"run UPDATE {table.name} SET {updates} instead, by which Delta writes all rows anew"  # noqa: S608  # a message
+    instead = f"run UPDATE {table.name} SET {updates} instead, by which Delta rewrites all rows"  # noqa: S608  # a message
     chosen = _planning(table, "shred" if shreds else "unshred", instead)
     if shreds:
         chosen.features.check_shredding()
@@ -311,7 +311,7 @@ class _Work:
     shred: Shred
     cluster_by: tuple[str, ...] = ()
     file_bytes: int | None = None
-    """The size of new files; None for one new file in the place of each old one."""
+    """The size of new files; None for one new file in place of each old one."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def run(
@@ -320,7 +320,7 @@ class _Work:
         sizes: Mapping[str, int],
         progress: Callable[[Progress], object] | None,
     ) -> Rewritten:
-        """Runs jobs: the files that each writes anew, and the number of new files. sizes: of all files that were considered."""
+        """Runs jobs: the files that each rewrites, and the number of new files. sizes: of all files that were considered."""
         paths = [path for job, _ in jobs for path in job]
         done = Rewritten(None, 0, 0, 0, len(sizes) - len(paths), 0, 0, 0)
         total = sum(sizes[path] for path in paths)

@@ -194,7 +194,7 @@ def _blocks(batches: list[pa.RecordBatch], sorting: Sorting, order: tuple[int, i
 
 
 def _with_plain_keys(rows: pa.Table) -> pa.Table:
-    """The rows with numbers in the place of times in keys, which Python compares fast."""
+    """The rows with numbers in place of times in keys, which Python compares fast."""
     for number, column in enumerate(rows.schema):
         if column.name.startswith(KEY) and pa.types.is_temporal(column.type):
             kind = pa.int64() if column.type.bit_width == 64 else pa.int32()

@@ -1,4 +1,4 @@
-"""The rows of files that are written anew, in the order and in the tasks in which they are to be written.
+"""The rows of files that are rewritten, in the order and in the tasks in which they are to be written.
 
 In: the files, the clustering keys, and the number of files to make. Out: the rows, each task with those of one file. Tasks read
 and sort them (`merged`), or Spark does (`clustered`).

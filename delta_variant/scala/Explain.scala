@@ -24,7 +24,7 @@ import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, Data
  */
 object Explain {
 
-  /** The scans of a query, planned anew under the session's current rules. */
+  /** The scans of a query, planned again under the session's current rules. */
   def explain(query: DataFrame): String = {
     val analyzed = query.queryExecution.analyzed
     if (analyzed.isStreaming) described(analyzed, inside = Some("static"))

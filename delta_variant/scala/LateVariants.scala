@@ -24,7 +24,7 @@ import org.apache.spark.sql.types.{LongType, StringType, StructType, VariantType
  * index of a Variant, and tasks read the column there (delta_variant/writer/late.py). Spark's scan, which rebuilds Variants
  * row by row, has only the columns that the command uses.
  *
- * @param execution of the plan whose output has a `RowType` in the place of each of these columns
+ * @param execution of the plan whose output has a `RowType` in place of each of these columns
  * @param columns the indexes of the columns in the plan's output
  */
 final class LateVariants(val execution: QueryExecution, val columns: Seq[Int])

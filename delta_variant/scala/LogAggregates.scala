@@ -82,7 +82,7 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
 
   // ---- the plan -----------------------------------------------------------------------------------------------------
 
-  /** The aggregate's columns, with these in the place of its functions. */
+  /** The aggregate's columns, with these in place of its functions. */
   private def replaced(columns: Seq[Attribute])(value: (Key, Attribute) => Expression): Seq[NamedExpression] = {
     val values = keys.zip(columns).map { case (key, column) => key -> value(key, column) }.toMap
     node.aggregateExpressions.map { column =>

@@ -380,7 +380,7 @@ object Messages {
   final case class Candidates(column: String, texts: Seq[String])
 
   /**
-   * The files that a transaction is to write anew.
+   * The files that a transaction is to rewrite.
    *
    * @param actions the JSON of their Add actions, without statistics
    */

@@ -13,7 +13,7 @@ import org.apache.spark.sql.delta.commands.WriteIntoDelta
 import org.apache.spark.sql.execution.metric.SQLMetrics
 
 /**
- * One transaction for what Delta has no command for: to write chosen files anew, or all rows with another schema. Not
+ * One transaction for what Delta has no command for: to rewrite chosen files, or all rows with another schema. Not
  * thread-safe. The constructor starts the transaction on the newest snapshot.
  *
  * @param spark the session of a call of `write`, if files are written
@@ -64,7 +64,7 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
   private def keepsRowIds: Boolean = RowTracking.isEnabled(transaction.protocol, transaction.metadata)
 
   /**
-   * Writes rows in the place of the opened files, by the steps of Delta's OPTIMIZE: `dataChange` is false, so that the commit
+   * Writes rows in place of the opened files, by the steps of Delta's OPTIMIZE: `dataChange` is false, so that the commit
    * conflicts only with writers that remove or change the same files.
    *
    * @param reorganizes DESCRIBE HISTORY shows REORG, not OPTIMIZE
@@ -115,7 +115,7 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
 
   private def deltaOptions(options: Map[String, String]) = new DeltaOptions(options, spark.sessionState.conf)
 
-  /** Writes rows in the place of all others, by the steps of Delta's WriteIntoDelta. */
+  /** Writes rows in place of all others, by the steps of Delta's WriteIntoDelta. */
   def overwrite(rows: DataFrame, asked: JMap[String, String]): Unit = {
     val options = deltaOptions(asked.asScala.toMap + (DeltaOptions.PARTITION_OVERWRITE_MODE_OPTION -> "static"))
     val columns = transaction.metadata.partitionColumns

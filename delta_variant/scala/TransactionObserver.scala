@@ -5,7 +5,7 @@ import scala.util.control.NonFatal
 import org.apache.spark.sql.delta.{OptimisticTransaction, TransactionExecutionObserver}
 
 /**
- * The entry point of every write: Delta asks it for each transaction (`Shared.observe`), and gets ours in the place of its own.
+ * The entry point of every write: Delta asks it for each transaction (`Shared.observe`), and gets ours in place of its own.
  */
 final class TransactionObserver extends TransactionExecutionObserver {
   override def createChild(): TransactionExecutionObserver = this

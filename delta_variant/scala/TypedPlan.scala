@@ -98,7 +98,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     })
   }
 
-  /** Columns with the exported ones in the place of Variants. */
+  /** Columns with the exported ones in place of Variants. */
   private def passing(columns: Seq[Expression], isVariant: Seq[Boolean]): Seq[Expression] = {
     val others = columns.zip(isVariant).collect { case (column, false) => column }
     if (others.size == columns.size) others else others ++ leaving.values.map(_.toAttribute)

@@ -169,7 +169,7 @@ final class WritingTransaction(started: OptimisticTransaction)
     private lazy val isOptimized = !isOptimize && options.flatMap(_.optimizeWrite).getOrElse(
       TransactionalWrite.shouldOptimizeWrite(metadata, session.sessionState.conf))
 
-    /** VARIANT columns that tasks read from the files that are written anew. */
+    /** VARIANT columns that tasks read from the files that are rewritten. */
     private def late: Option[LateVariants] = if (isLate) foundLate else None
     private var isLate = !isOptimized
     private lazy val foundLate =

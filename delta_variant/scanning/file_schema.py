@@ -99,7 +99,7 @@ class FileSchema:
                 return None
             index, names = kind.get_field_index(found.name), (*names, found.name)
             if index < 0:
-                raise TableError(f"the file has more than one column {dotted(names)}: write it anew with other names")
+                raise TableError(f"the file has more than one column {dotted(names)}: rewrite it with other names")
             kind = found.type
         return names
 

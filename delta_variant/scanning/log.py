@@ -282,7 +282,7 @@ class Log:
                 errors.append(TableError(f"{self.table}: an action in _delta_log is damaged ({error!r}): restore the log"))
             else:
                 return state
-            if not is_loading:  # older checkpoints need the same commits; in the place of a damaged one, an older one may do
+            if not is_loading:  # older checkpoints need the same commits; in place of a damaged one, an older one may do
                 break
         raise errors[0]
 

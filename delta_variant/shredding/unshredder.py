@@ -108,7 +108,7 @@ class _Values:
         self.offsets[0] = 0
 
     def add(self, size: Int64s) -> None:
-        """Makes room for the Variants of the next rows. Puts their positions in the place of their sizes; -1 for 0."""
+        """Makes room for the Variants of the next rows. Puts their positions in place of their sizes; -1 for 0."""
         before = self.end
         self.end = place(size, before, self.offsets[self.done :])
         if self.end > MAX_BYTES:

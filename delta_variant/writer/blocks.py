@@ -1,4 +1,4 @@
-"""Rows that are written anew in an order: sorted blocks → the rows of a file.
+"""Rows that are rewritten in an order: sorted blocks → the rows of a file.
 
 The second stage of an external merge sort; `rewriting.sorting` has the first. In: blocks in pieces, each block an Arrow stream
 with sorted rows of one partition. A task gets those of the file that it writes. Out: the rows of its blocks, merged.

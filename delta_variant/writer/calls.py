@@ -180,7 +180,7 @@ class Call:
 
 
 def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
-    """A message of a task with logical names in the place of physical ones."""
+    """A message of a task with logical names in place of physical ones."""
     if not names:
         return text
     physical = "|".join(map(re.escape, names))

@@ -74,7 +74,7 @@ class JsonTexts:
         return texts
 
     def schema(self, rows: T.StructType) -> T.StructType:
-        """The schema of the rows with VARIANT columns in the place of their texts, and the column for malformed ones."""
+        """The schema of the rows with VARIANT columns in place of their texts, and the column for malformed ones."""
         fields = []
         for field in rows:
             named = [name for name, source in self.columns.items() if source.name == field.name]

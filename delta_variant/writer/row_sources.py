@@ -83,7 +83,7 @@ class RowSource(ABC):
 
 
 class Pieces(RowSource):
-    """What a call has in the place of rows. Tasks that write read it, unless Spark needs the rows."""
+    """What a call has in place of rows. Tasks that write read it, unless Spark needs the rows."""
 
     name: ClassVar[str]
     """Its name in `Additions.pieces`."""

@@ -218,7 +218,7 @@ def test_version_1(spark, on, data, tmp_path):
 
 
 def test_names_that_come_back(spark, on, tmp_path_factory):
-    """Tables made anew under a name, by Spark and by this package, and replaced ones, have their own rows (I1)."""
+    """Tables made again under a name, by Spark and by this package, and replaced ones, have their own rows (I1)."""
     properties = "'delta_variant.bloom.v' = 'k', 'delta_variant.indexBudget' = '0.5'"
 
     def rows(letter):
@@ -271,7 +271,7 @@ def padded(data, size):
 
 
 def planted(path, files, **more):
-    """Puts a table with these files in the place of another one. All its tables have the same names, sizes and times."""
+    """Puts a table with these files in place of another one. All its tables have the same names, sizes and times."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
     for name, content in files.items():

@@ -151,7 +151,7 @@ def test_ingest(run_here, tmp_path):
     code, output, errors = run_here(*arguments, *more, "--changed", "reload")
     assert code == 0, errors
     assert "is at version 1: 2 rows of 1 files" in output
-    assert "1 files have changed since they were loaded, and were loaded anew" in output
+    assert "1 files have changed since they were loaded, and were loaded again" in output
 
 
 def test_a_reload_that_another_process_did(capsys):

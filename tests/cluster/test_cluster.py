@@ -168,7 +168,7 @@ def driver(cluster):
 
 @pytest.fixture(scope="module")
 def packages(cluster):
-    """Directories with what executors find in the place of the package: another version, and none that can be loaded."""
+    """Directories with what executors find in place of the package: another version, and none that can be loaded."""
     package = Path(delta_variant.__file__).parent
     for name, text in {"older": f"__path__.append({str(package)!r})", "without": "import nowhere"}.items():
         (cluster.folder / name / "delta_variant").mkdir(parents=True)

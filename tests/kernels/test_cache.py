@@ -152,7 +152,7 @@ def test_interrupted_and_damaged(elsewhere, cached, tmp_path):
 
 
 def test_changed_helper(elsewhere, tmp_path):
-    """A kernel is compiled anew after a change of a module that one of its helpers' modules imports, and only then."""
+    """A kernel is compiled again after a change of a module that one of its helpers' modules imports, and only then."""
     shutil.copytree(elsewhere / "delta_variant", tmp_path / "delta_variant")
     (tmp_path / "kernel.py").write_text(f"from delta_variant.kernels.validate import MAX_DEPTH\n{KERNEL}")
     imported, other = (tmp_path / "delta_variant" / "kernels" / f"{name}.py" for name in ("memory", "json"))

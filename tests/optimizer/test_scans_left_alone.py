@@ -126,7 +126,7 @@ def test_streams(session, path):
             assert "the scan is that of a stream" in reason
         [_, (table, reason)] = unknown(by_path.join(session.read.table("explained"), "id"))
         assert table == NAME
-        assert "planned anew for each batch" in reason
+        assert "planned again for each batch" in reason
     assert explain(session.readStream.format("rate").load()).scans == []
 
 

@@ -189,7 +189,7 @@ class Check:
 
 
 def _branches(plan: Any) -> Iterator[Any]:
-    """The plans under a UNION ALL. Typed reading may have put another union in the place of one."""
+    """The plans under a UNION ALL. Typed reading may have put another union in place of one."""
     if plan.nodeName() == "Union":
         for at in range(plan.children().size()):
             yield from _branches(plan.children().apply(at))

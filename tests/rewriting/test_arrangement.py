@@ -1,4 +1,4 @@
-"""Which files `optimize` writes anew: properties of `rewriting.arrangement`, without Spark."""
+"""Which files `optimize` rewrites: properties of `rewriting.arrangement`, without Spark."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_small_file_does_not_move_a_large_run():
 
 
 def test_files_without_bounds():
-    """A file without bounds may have any values and is written anew, with others if it is large; one of a run has none (M5)."""
+    """A file without bounds may have any values and is rewritten, with others if it is large; one of a run has none (M5)."""
     ranged = [(i, i + 1, TARGET) for i in range(9)]
     found = files([*ranged, *[(NONE, NONE, TARGET)] * 3], [NONE] * 11 + [1])
     [rest] = to_rewrite(found, TARGET)
@@ -143,7 +143,7 @@ def test_small_neighbours_are_packed():
 
 
 def test_files_with_many_deleted_rows():
-    """They are written anew even if they are in order."""
+    """They are rewritten even if they are in order."""
     found = files([(i, i + 1, TARGET) for i in range(4)], many_deleted=[False, True, False, False])
     assert [s.tolist() for s in to_rewrite(found, TARGET)] == [[1]]
 

@@ -462,7 +462,7 @@ def test_shred_and_unshred(spark, on, tmp_path):
 
 
 def test_objects_that_others_left_open_are_closed(spark, tmp_path):
-    """Files of other writers in which a field of an object has no column are written anew, once.
+    """Files of other writers in which a field of an object has no column are rewritten, once.
 
     Those stay whose objects hold JSON nulls, are in arrays or in few rows, or have a given schema.
     """

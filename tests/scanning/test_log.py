@@ -121,7 +121,7 @@ def test_removes_with_another_form_of_a_path(tmp_path):
 
 @pytest.mark.parametrize("damage", ["newest commit", "missing commit", "newest checkpoint"])
 def test_which_checkpoints_are_loaded(tmp_path, monkeypatch, damage):
-    """An older checkpoint is loaded in the place of a damaged one, and none if a commit that all of them need is damaged."""
+    """An older checkpoint is loaded in place of a damaged one, and none if a commit that all of them need is damaged."""
     root = by_hand(tmp_path / "t", {"n": "long"}, [])
     folder, loaded = root / "_delta_log", []
     actions = (folder / f"{0:020}.json").read_text()

@@ -225,7 +225,7 @@ def test_a_damaged_file(numbers):
 
 
 def test_an_index_that_cannot_be_listed(tmp_path):
-    """A file in the place of a directory of the index says nothing."""
+    """A file in place of a directory of the index says nothing."""
     rows = pa.table({"v": column([{"a": n} for n in range(9)])})
     root = by_hand(tmp_path / "t", {"v": "variant"}, [(rows, {})], protocol=VARIANTS)
     commit(root, 1, [{"txn": {"appId": APPLICATION, "version": 1}}])

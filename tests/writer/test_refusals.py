@@ -219,7 +219,7 @@ def shredded(spark, path):
 
 @pytest.mark.parametrize("kind", ["identity", "identity always", "iceberg", "materialized"])
 def test_tables_that_once_were_refused(spark, copy, kind):
-    """Tables with identity columns, IcebergCompat or partition columns in files are written, and written anew (W8)."""
+    """Tables with identity columns, IcebergCompat or partition columns in files are written, and rewritten (W8)."""
     path = copy(kind)
     rows = spark.range(3).selectExpr("id", "parse_json('1') AS v").drop(*(["id"] if kind == "identity always" else []))
     assert dv.write(rows, path).rows == 3

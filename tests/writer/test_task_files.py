@@ -164,7 +164,7 @@ def test_no_right():
 
 
 def test_other_errors_of_the_storage_are_tried_again(tmp_path):
-    """An error that another attempt may not meet, as of a file in the place of the table's directory, is raised and not
+    """An error that another attempt may not meet, as of a file in place of the table's directory, is raised and not
     reported, so that Spark repeats the task."""
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
