@@ -219,7 +219,7 @@ class Parser:
         while row < len(at):
             batch, no_metas = slice(row, row + rows), self.used[keys.METAS] == 0
             done, why = k.parse_rows(
-                data, at[batch], limit[batch], self.allow, self.how, self.names, self.shapes, self.metas, work, self.used,
+                data, at[batch], limit[batch], 0, self.allow, self.how, self.names, self.shapes, self.metas, work, self.used,
                 self.value.data, self.value.size, ends, meta, code, where,
             )  # fmt: skip
             if done:

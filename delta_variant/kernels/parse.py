@@ -99,7 +99,7 @@ _TRUE, _FALSE, _NULL = (np.uint32(int.from_bytes(word, "little")) for word in (b
 
 @called
 def _after_blanks(data, p, end):
-    apart()  # inlined, the constants of a scan are loaded again for each value
+    apart()  # inlined, the constants of a scan are loaded anew for each value
     while p < end and data[p] <= 0x20:
         n = trailing_zeros(not_blank(data, p))
         if n == 0:
@@ -119,24 +119,25 @@ def _skip_blanks(data, p, end):
 
 @jit
 def parse_rows(
-    data, at, limit, allow_duplicates, how, names, shapes, metas, work, used, out, o, start, meta, code, where
+    data, at, limit, row, allow_duplicates, how, names, shapes, metas, work, used, out, o, start, meta, code, where
 ):  # fmt: skip
-    """Parses as many rows as fit into `out`, from o on, and the caches. Returns (rows, why it stopped).
+    """Parses as many rows, from `row` on, as fit into `out`, from o on, and the caches. Returns (rows, why it stopped).
 
     how: UNPAIRED, STRICT and DISTINCT of `strings`. With STRICT text after a complete value, other than blanks, is a fault too.
-    start[row] is set to the start of the Variant of a row; one more entry is the end of the last one. A row with at[row] < 0
+    start[k] is set to the start of the Variant of row + k; one more entry is the end of the last one. A row with at[row] < 0
     has none.
     """
     stack, fields = work.stack, work.fields
     start[0] = o
-    for i in range(len(at)):
+    for i in range(row, len(at)):
+        done = i - row
         p, end = at[i], limit[i]
-        meta[i], code[i] = -1, 0
+        meta[done], code[done] = -1, 0
         if p < 0:
-            start[i + 1] = o
+            start[done + 1] = o
             continue
         if o + 4 * (end - p) + SLACK > len(out):
-            return i, NO_ROOM
+            return done, NO_ROOM
         if used[STATES] == 0 or used[STATES] + 256 > len(shapes.state):
             forget(shapes, used)
         row_start, last_end, fault = o, o + MAX_SIZE, 0
@@ -173,7 +174,7 @@ def parse_rows(
                     p = q
                     key = number_name(names, used, out, text, to - text, how)
                     if key < 0:
-                        return i, NAMES_FULL
+                        return done, NAMES_FULL
                     state = step(shapes, used, state, key)
                     name = names.key[key]
                     p = _skip_blanks(data, p, end)
@@ -342,16 +343,16 @@ def parse_rows(
             fault = NOT_AT_END if p < end else 0
         if fault:
             o = row_start
-            code[i], where[i] = _named(data, at[i], p, end, fault), p - at[i]
+            code[done], where[done] = _named(data, at[i], p, end, fault), p - at[i]
         else:
-            meta[i] = meta_of(metas, used, names, work.keys, ids, hash_)
-            if meta[i] == TOO_LARGE:
+            meta[done] = meta_of(metas, used, names, work.keys, ids, hash_)
+            if meta[done] == TOO_LARGE:
                 o = row_start
-                meta[i], code[i], where[i] = -1, SIZE, 0
-            elif meta[i] < 0:
-                return i, METAS_FULL
-        start[i + 1] = o
-    return len(at), DONE
+                meta[done], code[done], where[done] = -1, SIZE, 0
+            elif meta[done] < 0:
+                return done, METAS_FULL
+        start[done + 1] = o
+    return len(at) - row, DONE
 
 
 @called
