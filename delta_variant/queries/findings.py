@@ -21,15 +21,15 @@ _INDEX, _UNINDEXED = "index", "unindexed"
 
 @dataclass(frozen=True)
 class Finding:
-    """What one question of a query proved."""
+    """What one comparison of a query proved."""
 
     predicate: str
     path: str
     """`column:path`."""
     files_ruled_out: int
-    """Files that this question alone rules out, of those that Delta's own data skipping left."""
+    """Files that this comparison alone rules out, of those that Delta's own data skipping left."""
     reasons: tuple[str, ...]
-    """Why the question does not rule out more files."""
+    """Why it does not rule out more files."""
     files_lacking: int = 0
     """Files without bounds for the path, or with bounds that another writer may have made too narrow."""
     files_by_index: int = 0
