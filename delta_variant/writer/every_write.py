@@ -90,7 +90,7 @@ def tell_of_write(about: str, text: str) -> None:
         return
     table, reason = text.split("\n", 1)
     why = jvm.not_loaded(reason) or (jvm.raised(reason) if "Traceback" in reason else reason.partition("\n")[0])
-    told = f"{_DONE.get(about, 'Delta itself wrote the files of a statement to')} {table}: {why}"
+    told = f"{_DONE.get(about, 'Delta itself writes the files of a statement to')} {table}: {why}"
     if told not in _told and len(_told) < _MOST_TOLD:
         _told.add(told)
         _logger.log(logging.INFO if about == "write" else logging.WARNING, "%s", told)
