@@ -125,7 +125,7 @@ def take(spark, folder: Path, table: Path, **options):
 
 
 def test_what_happened_since(spark, tmp_path):
-    """Without a path column, whole commits are loaded again while their data files are whole, whatever became of others."""
+    """Without a path column, whole commits are loaded again while their data files are whole, whatever others became (W9)."""
     folder, table = tmp_path / "in", tmp_path / "t"
     a, b, c, d = (folder / f"{name}.jsonl" for name in "abcd")
     Json.put(a, [0, 1])
