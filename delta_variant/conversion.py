@@ -34,7 +34,7 @@ from delta_variant.pieces import PIECE, Piece
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, ListedFile
 from delta_variant.shredding.shredder import UNREADABLE
-from delta_variant.writer.arguments import check_count
+from delta_variant.writer.arguments import whole
 from delta_variant.writer.driver import Outcome
 from delta_variant.writer.row_sources import ParquetPieces
 
@@ -98,7 +98,7 @@ def convert(
     for name, given in (("columns", columns), ("drop", drop)):
         if isinstance(given, str):
             raise InvalidSchemaError(f"{name}={given!r} must be a list of columns: [{given!r}]")
-    check_count("commit_bytes", commit_bytes)
+    commit_bytes = whole("commit_bytes", commit_bytes)
     reloading.check(changed, force=force)
     asked = None if columns is None else frozenset(tuple(map(str.lower, parse_column(name))) for name in columns)
     conversion = _Conversion(

@@ -37,7 +37,7 @@ from delta_variant.pieces import COMPRESSIONS, PIECE, Piece
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, ListedFile, Reloads, batches, committed
 from delta_variant.transaction import Table, Transaction
-from delta_variant.writer.arguments import check_count
+from delta_variant.writer.arguments import whole
 from delta_variant.writer.driver import Outcome
 from delta_variant.writer.row_sources import JsonPieces
 
@@ -140,8 +140,8 @@ def ingest(
     loading.check_options("ingest", options, _OPTIONS, "write(spark.read.text(…), …, parse_json={…})")
     if format not in FORMS:
         raise UnsupportedFeatureError(f"format={format!r} is not one of {', '.join(FORMS)}")
-    check_count("max_document_bytes", max_document_bytes)
-    check_count("commit_bytes", commit_bytes)
+    max_document_bytes = whole("max_document_bytes", max_document_bytes)
+    commit_bytes = whole("commit_bytes", commit_bytes)
     reloading.check(changed, force=force)
     ingestion = _Ingestion(
         spark=spark, target=target, column=column, form=format, records=None if records is None else _keys(records),

@@ -47,7 +47,7 @@ from delta_variant.rewriting.sorting import Sorting
 from delta_variant.schema.of_files import SAMPLE_ROWS
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import clustering, every_write, file_sizes
-from delta_variant.writer.arguments import Request, check_count
+from delta_variant.writer.arguments import Request, whole
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE, shred_option
 from delta_variant.writer.row_sources import SortedBlocks
@@ -96,7 +96,7 @@ def optimize(
         features, listed(features.properties.get(clustering.CLUSTER_BY_PROPERTY, "")) if keys is None else keys
     )
     file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
-    check_count("max_file_size", file_bytes)
+    file_bytes = whole("max_file_size", file_bytes)
     paths, partitions, files = files_of(chosen, cluster_by, where)
     sets: list[Indices] = []
     for partition in np.unique(partitions):

@@ -22,7 +22,9 @@ private static final class Batches extends org.apache.spark.sql.execution.Buffer
   private final Column[] columns;
   private org.apache.spark.sql.catalyst.expressions.UnsafeProjection unsafe;
   private scala.collection.Iterator rows;
-  private boolean begins;  // whether Spark's task would ask for the first row before it names errors after its location
+  // Spark's write names errors of rows TASK_WRITE_FAILED, except for the first row of a task other than the first: it asks for
+  // that row beforehand. This is whether such a row is still to come.
+  private boolean begins;
   private byte[] last = new byte[0];  // the last message, which is consumed before the next one is asked for
 
   Batches(org.apache.spark.sql.types.StructType schema, String location) {

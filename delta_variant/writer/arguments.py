@@ -87,14 +87,14 @@ class Request:
         asked = cls(mode, **others)
         _check_mode(asked)
         if max_rows_per_file is not None:
-            check_count("max_rows_per_file", max_rows_per_file)
+            max_rows_per_file = whole("max_rows_per_file", max_rows_per_file)
         if asked.txn is not None and not _is_txn(asked.txn):
             raise UnsupportedFeatureError(f"txn={asked.txn!r} is not an application and its version: write txn=('my-job', 7)")
         for name, listed in (("partition_by", asked.partition_by), ("cluster_by", asked.cluster_by)):
-            if isinstance(listed, str) or not isinstance(listed, Iterable):
-                raise InvalidSchemaError(
-                    f"{name}={listed!r} must be a list of columns" + f": [{listed!r}]" * isinstance(listed, str)
-                )
+            if isinstance(listed, str):
+                raise InvalidSchemaError(f"{name}={listed!r} must be a list of columns: [{listed!r}]")
+            if not isinstance(listed, Iterable):
+                raise InvalidSchemaError(f"{name}={listed!r} must be a list of columns")
         return replace(
             asked,
             partition_by=tuple(asked.partition_by),
@@ -144,10 +144,11 @@ class Request:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def check_count(name: str, given: object) -> None:
-    """Raises UnsupportedFeatureError for an argument that is not a whole number of rows, bytes or the like."""
+def whole(name: str, given: object) -> int:
+    """An argument that is a number of rows or bytes. Raises UnsupportedFeatureError for any other."""
     if not isinstance(given, Integral) or isinstance(given, bool) or given < 1:
         raise UnsupportedFeatureError(f"{name}={given!r} must be a whole number, 1 or more")
+    return int(given)
 
 
 def _check_mode(asked: Request) -> None:
