@@ -95,8 +95,7 @@ def optimize(
     cluster_by = checked_keys(
         features, listed(features.properties.get(clustering.CLUSTER_BY_PROPERTY, "")) if keys is None else keys
     )
-    file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
-    file_bytes = whole("max_file_size", file_bytes)
+    file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else whole("max_file_size", max_file_size)
     paths, partitions, files = files_of(chosen, cluster_by, where)
     sets: list[Indices] = []
     for partition in np.unique(partitions):

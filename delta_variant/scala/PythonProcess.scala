@@ -149,7 +149,7 @@ object PythonProcess {
       })
       thread("replies") {
         try read(process.getInputStream)(received)
-        catch { case failed: RuntimeException => end(s"$python sent anything but a frame: $failed") }
+        catch { case failed: RuntimeException => end(s"$python sent something other than a frame: $failed") }
         finally {
           kill()
           val code = process.waitFor()
