@@ -18,7 +18,7 @@ from delta_variant.binary.parse import Parser
 from delta_variant.buffers import Int64s
 from delta_variant.errors import InvalidJsonError, TableError
 from delta_variant.json_files import Form, JsonFiles
-from delta_variant.json_files.texts import KEPT, Texts, counted_line, texts, too_long
+from delta_variant.json_files.texts import KEPT, LONGER, Texts, counted_line, texts, too_long
 from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
@@ -56,6 +56,8 @@ class Malformed:
                 "several documents in a file" if form == "document" else "documents in several lines, or several in a line"
             )
             advice = f'format="adjacent" is for {several}; {advice}'
+        if self.reason.startswith(LONGER):
+            return InvalidJsonError(f"{self.name}, line {line}: a document {self.reason}: raise that limit; {advice}")
         where = f", at byte {self.byte:,} of it, after {before!r}" if self.byte else ""
         return InvalidJsonError(f"{self.name}, line {line}: not a JSON document: {self.reason}{where}; {advice}")
 

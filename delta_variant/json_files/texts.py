@@ -35,6 +35,8 @@ BLOCK = 8 << 20
 _TAIL = 64 << 10  # read beyond the end of a piece at once: its last line ends there
 KEPT = 64 << 10
 """Bytes that are kept of a document that is too long."""
+LONGER = "longer than max_document_bytes="
+"""How the reason for such a document begins."""
 _ELEMENTS = 1 << 14
 _NEWLINE = ord("\n")
 
@@ -197,7 +199,7 @@ def _cut(source: _Source, line: int | None, max_bytes: int, start: int = 0) -> T
 
 def too_long(max_bytes: int) -> str:
     """The reason for a document with more bytes."""
-    return f"longer than max_document_bytes={max_bytes:,}"
+    return f"{LONGER}{max_bytes:,}"
 
 
 def _whole(source: _Source, max_bytes: int) -> Iterator[Texts]:

@@ -25,7 +25,7 @@ from delta_variant.messages import (
     Reading,
     UsedPath,
 )
-from delta_variant.paths import normalized, object_keys, parse_variant_path
+from delta_variant.paths import normalized, object_keys, parse_variant_path, steps
 from delta_variant.queries.casts import reading
 from delta_variant.stats import TYPED_TAG_VALUE
 
@@ -101,9 +101,12 @@ def outcome(found: Reading | None) -> tuple[tuple[str, ...], int, tuple[str, ...
     reasons += [f"{shown(path)}: a typed column is proven in {path.files:,} of {found.files:,} files" for path in few]
     if found.typed < found.files and not few and not reasons:
         reasons.append(f"the files have more than {MAX_GROUPS} combinations of types")
-    return tuple(map(shown, found.paths)), found.typed, tuple(reasons)
+    return tuple(dict.fromkeys(map(shown, found.paths))), found.typed, tuple(dict.fromkeys(reasons))
 
 
 def shown(path: UsedPath | ProvenPath) -> str:
-    """A path of a scan as users write it."""
-    return f"{path.name}:{path.path.removeprefix('$').removeprefix('.') or '$'}"
+    """A path of a scan as users write it, in one spelling for all that Spark takes; text that is not a path as it is."""
+    try:
+        return f"{path.name}:{steps(parse_variant_path(path.path))}"
+    except InvalidPathError:
+        return f"{path.name}:{path.path}"

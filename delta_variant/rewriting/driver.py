@@ -95,7 +95,8 @@ def optimize(
     cluster_by = checked_keys(
         features, listed(features.properties.get(clustering.CLUSTER_BY_PROPERTY, "")) if keys is None else keys
     )
-    file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else whole("max_file_size", max_file_size)
+    target = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
+    file_bytes = whole("max_file_size", target)
     paths, partitions, files = files_of(chosen, cluster_by, where)
     sets: list[Indices] = []
     for partition in np.unique(partitions):
@@ -130,9 +131,7 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
     chosen = reorganizing(table, shreds=shreds)
     files = chosen.add_actions(where)
     if shreds:
-        # A file with one of these tags is shredded, or has columns that the writer chose to leave plain.
-        typed = F.coalesce(F.col("tags")[stats.BOUNDS_TAG], F.lit("")) == stats.TYPED_TAG_VALUE
-        files = files.where(~typed & F.col("tags")[stats.PLAIN_TAG].isNull())
+        files = without_a_choice(files)
         differs = F.col("schema").isNull() | _can_be_closed(chosen.features)
     else:
         differs = is_shredded()
@@ -149,6 +148,12 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
     groups = grouped(sets, np.array([sizes[path] for path in paths], np.int64), JOB_BYTES)
     work = _Work(table, where, "auto" if shreds else False)
     return work.run([([paths[i] for i in chosen], len(chosen)) for chosen in groups], sizes, progress)
+
+
+def without_a_choice(files: DataFrame) -> DataFrame:
+    """The files that `shred` opens: those without a tag that says that they are shredded, or that their writer chose plain."""
+    typed = F.coalesce(F.col("tags")[stats.BOUNDS_TAG], F.lit("")) == stats.TYPED_TAG_VALUE
+    return files.where(~typed & F.col("tags")[stats.PLAIN_TAG].isNull())
 
 
 def is_shredded() -> Column:

@@ -96,7 +96,7 @@ def write(
     partition_overwrite: with "dynamic", an overwrite replaces only the partitions that the new rows are in. If neither this nor
     replace_where is given, the session's setting spark.sql.sources.partitionOverwriteMode decides.
     shred: "auto" shreds every VARIANT column if the table allows shredding. The shredding schema is the one in the table
-    property or setting `delta_variant.shredding.<column>`, or else one inferred for each file; a file of few rows then stays
+    property or setting `delta_variant.shredding.<column>`, or else one inferred for each file; a small file then stays
     plain if shredding would make it larger. A mapping gives the schemas (Spark DDL or Arrow types) of the columns that it
     names; other columns get the stored schema, or are plain. False writes plain files.
     partition_by: the partition columns of a new table; an existing table keeps its own.

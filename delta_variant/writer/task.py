@@ -5,7 +5,8 @@ In: the columns of the table, VARIANT as struct<value, metadata>, or batches tha
 every file its Add action (PROTOCOL.md, "Add File and Remove File"). This module does not know Spark: the plan is data.
 
 A file whose rows all fit into the sample for inference is encoded in memory. If it is small, it is encoded twice, shredded
-and plain, and the smaller one is kept, with the bounds of the shredded one.
+and plain, and the smaller one is kept, with the bounds of the shredded one. If files are to be smaller than the sample, the
+first rows are encoded once more, for an estimate of how many rows a file takes.
 
 A VARIANT column is plain if the plan has no schema for it and infers none, if inference finds no path worth shredding, or if a
 small file is smaller so. The last two get the tag PLAIN_TAG. Only the last one is `left_plain` in a report.
@@ -58,6 +59,8 @@ SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size, because a slice and its shredded columns are in memory at the same time."""
 LEAF_BYTES = 8 << 10
 """A file of at most this many bytes per inferred leaf column is encoded plain as well. A leaf column adds up to 600 bytes."""
+LEAST_LEAF_BYTES = 2 << 10
+"""A row group has this much for each typed column, in Arrow memory and on average, even if files are to be smaller."""
 _CHANGE_DATA, _CHANGED = "_change_data", "true"
 
 
@@ -212,11 +215,13 @@ class _Task:
             return
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
-        enough = self._rows >= SAMPLE_ROWS or self._pending_bytes >= min(SAMPLE_BYTES, self._plan.max_bytes)
-        if enough or not self._plan.infer:
+        if self._rows >= SAMPLE_ROWS or self._pending_bytes >= SAMPLE_BYTES or not self._plan.infer:
             pending = self._taken()
             schemas = self._schemas(pending)
             self._file = self._encoder(self._sink(), pending, schemas)
+        elif self._pending_bytes >= self._plan.max_bytes and not self._sizes.known:  # how well do these rows compress?
+            _, file = self._smaller(self._pending)
+            self._sizes.learn(file.writer, file.incoming_bytes)
 
     def _taken(self) -> list[pa.RecordBatch]:
         """The pending rows, which are pending no more."""
@@ -224,17 +229,21 @@ class _Task:
         return rows
 
     def _write_small(self) -> None:
-        """Writes a file whose rows are all pending. A small file is also encoded plain, and the smaller encoding is kept."""
-        rows = self._taken()
+        """Writes a file whose rows are all pending."""
+        shredded, kept = self._smaller(self._taken())
+        with self._sink() as sink:
+            sink.write(kept.sink.getbuffer())
+        self._report(shredded, kept)
+
+    def _smaller(self, rows: list[pa.RecordBatch]) -> tuple[_File, _File]:
+        """The shredded encoding of a file, and the one to keep: if the file is small, the smaller one of shredded and plain."""
         schemas = self._schemas(rows)
         shredded = kept = self._in_memory(rows, schemas)
         inferred = sum(leaves(schema) for path, schema in schemas.items() if path not in self._plan.shredding_schemas)
         if inferred and shredded.size <= LEAF_BYTES * inferred:
             plain = self._in_memory(rows, self._plan.shredding_schemas)
             kept = plain if plain.size <= shredded.size else shredded
-        with self._sink() as sink:
-            sink.write(kept.sink.getbuffer())
-        self._report(shredded, kept)
+        return shredded, kept
 
     def _in_memory(self, rows: list[pa.RecordBatch], schemas: Mapping[ColumnPath, pa.DataType]) -> _File:
         file = self._encoder(io.BytesIO(), rows, schemas)
@@ -242,7 +251,8 @@ class _Task:
         return file
 
     def _encoder(self, sink: Any, rows: list[pa.RecordBatch], schemas: Mapping[ColumnPath, pa.DataType]) -> _File:
-        group_bytes = ROW_GROUP_BYTES if self._sizes.known else min(ROW_GROUP_BYTES, self._plan.max_bytes)
+        least = LEAST_LEAF_BYTES * sum(map(leaves, schemas.values()))
+        group_bytes = ROW_GROUP_BYTES if self._sizes.known else min(ROW_GROUP_BYTES, max(self._plan.max_bytes, least))
         file = _File(self._plan, sink, rows[0].schema, schemas, group_bytes)
         for batch in rows:
             file.write(batch)
@@ -299,7 +309,8 @@ class _Task:
 
     def _report(self, shredded: _File, kept: _File) -> None:
         """Adds the report of a file. shredded: its shredded encoding, which has the bounds. kept: the one that was written."""
-        if kept is shredded:
+        # How a few plain rows compress says little about a large shredded file.
+        if kept is shredded or kept.incoming_bytes >= self._plan.max_bytes:
             self._sizes.learn(kept.writer, kept.incoming_bytes)
         values, is_change = self._partition()
         file = {"path": uri(self._path), "partitionValues": values, "size": kept.size}

@@ -307,7 +307,7 @@ def test_ordinary_columns_and_strings(spark, tmp_path):
 def test_every_file_has_its_own_schema(spark, tmp_path):
     """Clustered by a discriminator, a file shreds the paths of its kind, which are too rare in the table."""
     kind = "concat('{\"kind\": \"k', id % 30, '\", \"x', id % 30, '\": ', id, ', \"n\": ', id, '}')"
-    rows = spark.range(0, 6000, 1, 2).selectExpr("id AS n", "0 AS p", f"parse_json({kind}) AS v")
+    rows = spark.range(0, 60_000, 1, 2).selectExpr("id AS n", "0 AS p", f"parse_json({kind}) AS v")
     dv.write(rows, tmp_path)
     assert ("v", "typed_value", "n") in typed(tmp_path)
     assert ("v", "typed_value", "x7") not in typed(tmp_path)
@@ -386,6 +386,20 @@ def test_advice(spark, on, tmp_path):
             table.advise(["SELECT 1"])
     finally:
         dv.disable(spark)
+
+
+def test_advice_is_not_to_shred_what_stays_plain(on, tmp_path):
+    """Where `shred` would open no file, it is not advised. A path is one path of `explain` in each of Spark's spellings."""
+    create(on, tmp_path)
+    rows = 'SELECT parse_json(concat(\'{"two words": \', id, \', "s": "x"}\')) AS v FROM range(0, 20, 1, 1)'
+    on.sql(f"INSERT INTO delta.`{tmp_path}` (v) {rows}")
+    table = dv.VariantTable.forPath(on, tmp_path)
+    spelled = ["v:['two words']::int", "v:`two words`::int", "variant_get(v, '$[\"two words\"]', 'int')", "v:s::string"]
+    query = f"SELECT {', '.join(spelled)} FROM delta.`{tmp_path}`"
+    [scan] = dv.explain(on.sql(query)).scans
+    assert scan.typed_files == {"v:['two words']": 0, "v:s": 0}
+    assert table.shred().files_removed == 0
+    assert table.advise([query]) == []
 
 
 def test_advice_on_columns_that_cannot_be_keys(spark, tmp_path):

@@ -230,6 +230,29 @@ def test_which_files_are_encoded_in_both_forms(tmp_path, rows, size, plain):
     assert (add["left_plain"], add["rows"]) == (plain, rows)
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_a_small_target_does_not_make_wide_documents_larger(tmp_path, given):
+    """Files of 400 paths end near a small target, with one row group, whether the shredding schema is given or inferred.
+
+    With an inferred schema they are left plain where that is smaller (F6).
+    """
+    random = np.random.default_rng(0)
+    rows = [{f"k{n:03}": f"{v:x}" for n, v in enumerate(random.integers(0, 1 << 16, 400))} for _ in range(1600)]
+    batches = [pa.RecordBatch.from_arrays([column(rows[at : at + 100])], names=["v"]) for at in range(0, len(rows), 100)]
+    shape = pa.struct([(f"k{n:03}", pa.string()) for n in range(400)])
+    schemas = {("v",): shape} if given else {}
+    [whole] = tasks.run(tasks.plan(tmp_path, {("v",)}, shredding_schemas=schemas), batches)
+    target = whole["size"] // 4
+    adds = tasks.run(tasks.plan(tmp_path, {("v",)}, max_bytes=target, shredding_schemas=schemas), batches)
+    assert sum(add["rows"] for add in adds) == len(rows)
+    assert len(adds) >= 4
+    assert max(add["size"] for add in adds) < 1.3 * target
+    assert {pq.ParquetFile(tmp_path / add["path"]).num_row_groups for add in adds} == {1}
+    assert given or sum(add["size"] for add in adds) < 1.2 * whole["size"]
+    found = [value for add in adds for value in values(read_table(tmp_path / add["path"])["v"].combine_chunks())]
+    assert found == rows
+
+
 def test_a_given_schema_is_followed_in_small_files_too(tmp_path):
     """In a small file, a column with a given schema is shredded, and one with an inferred schema is left plain (F6)."""
     batch = pa.RecordBatch.from_arrays([column(orders(20)), column(orders(20))], names=["v", "w"])
