@@ -26,7 +26,7 @@ from delta_variant.explanation import Scan, explain, has_rules
 from delta_variant.explanation import query as query_of
 from delta_variant.optimizer import queries as ran
 from delta_variant.rewriting.arrangement import NONE, overlaps
-from delta_variant.rewriting.driver import checked_keys, files_of, optimizing, reorganizing, without_a_choice
+from delta_variant.rewriting.driver import checked_keys, files_of, optimizing, reorganizing, shred_candidates
 from delta_variant.transaction import Table
 
 _FEW = 2
@@ -111,7 +111,7 @@ def _to_shred(table: Table, scans: Sequence[Scan]) -> Iterable[Advice]:
         lacking = {path: opened - files for path, files in scan.typed_files.items() if files < opened}
         plain |= {path: max(files, plain.get(path, 0)) for path, files in lacking.items()}
         saved += [max(lacking.values())] if lacking else []
-    if plain and not without_a_choice(snapshot.add_actions(None)).isEmpty():
+    if plain and not shred_candidates(snapshot.add_actions(None)).isEmpty():
         worst = max(plain, key=lambda path: plain[path])
         reason = f"no typed column is proven for {worst} in up to {plain[worst]:,} files that queries open"
         call = "table.enable_shredding(); table.shred(); table.analyze()"

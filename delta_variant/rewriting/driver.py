@@ -131,7 +131,7 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
     chosen = reorganizing(table, shreds=shreds)
     files = chosen.add_actions(where)
     if shreds:
-        files = without_a_choice(files)
+        files = shred_candidates(files)
         differs = F.col("schema").isNull() | _can_be_closed(chosen.features)
     else:
         differs = is_shredded()
@@ -150,7 +150,7 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
     return work.run([([paths[i] for i in chosen], len(chosen)) for chosen in groups], sizes, progress)
 
 
-def without_a_choice(files: DataFrame) -> DataFrame:
+def shred_candidates(files: DataFrame) -> DataFrame:
     """The files that `shred` opens: those without a tag that says that they are shredded, or that their writer chose plain."""
     typed = F.coalesce(F.col("tags")[stats.BOUNDS_TAG], F.lit("")) == stats.TYPED_TAG_VALUE
     return files.where(~typed & F.col("tags")[stats.PLAIN_TAG].isNull())
