@@ -60,7 +60,7 @@ SLICE_BYTES = 8 << 20
 LEAF_BYTES = 8 << 10
 """A file of at most this many bytes per inferred leaf column is encoded plain as well. A leaf column adds up to 600 bytes."""
 LEAST_LEAF_BYTES = 2 << 10
-"""A row group has this much for each typed column, in Arrow memory and on average, even if files are to be smaller."""
+"""As long as nothing is known of how rows compress, a row group has at least this much Arrow memory for each typed column."""
 _CHANGE_DATA, _CHANGED = "_change_data", "true"
 
 

@@ -369,6 +369,14 @@ def test_malformed_elements(tmp_path):
     ]  # fmt: skip
 
 
+def test_the_error_for_a_long_document_names_the_limit(tmp_path):
+    """A document longer than the limit may be well-formed: its error says which limit to raise, and where it begins."""
+    (tmp_path / "f.json").write_text('{"a": 1}\n"' + "x" * 30 + '"\n')
+    _, [long] = read(tmp_path / "f.json", max_bytes=20)
+    message = "line 2: a document longer than max_document_bytes=20: raise that limit; bad_records="
+    assert f"f.json, {message}" in str(long.error(2, "lines"))
+
+
 RECORDS = ("Records",)
 NO_ARRAY, UNBALANCED = "the document has no array at $.Records", "its braces and brackets do not match"
 OPEN, AFTER = "the file ends inside a document", "there is text after the value"
