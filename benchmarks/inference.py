@@ -10,8 +10,10 @@ whole column to both schemas, and a third time to ours held to as many leaves as
     bytes    share of the bytes of all Variants that no `value` column holds any more
     file     bytes of a Parquet file of it, zstd, and against one that is not shredded
 
-Then what two of the rules rest on: file sizes by how rare a path may be, and of fields that are mostly null with their columns
-(MOSTLY_NULL = 1000) and without (1). At last how much larger a file is with a field of array elements that no element has.
+Then what three of the rules rest on: file sizes by how rare a path may be, of fields that are mostly null with their columns
+(MOSTLY_NULL = 1000) and without (1), and of arrays of numbers by what a value costs that does not fit its type (with
+MISFIT = 1000 the type is the one that fits the most values). At last how much larger a file is with a field of array elements
+that no element has.
 """
 
 import json
@@ -21,6 +23,8 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,7 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.events import session
-from delta_variant import parquet, schema, shredding
+from delta_variant import binary, parquet, schema, shredding
 from delta_variant.schema import inference
 
 ROWS, SAMPLED = 20_000, 4096
@@ -107,6 +111,24 @@ def mostly_null(share: float) -> Iterator[str]:
     for _ in range(ROWS):
         rest = {f"n{i}": draw.randrange(1000) if draw.random() < share else None for i in range(150)}
         yield json.dumps({**{f"a{i}": draw.randrange(1_000_000) for i in range(10)}, **rest})
+
+
+def numbers() -> Iterator[tuple[str, list[str]]]:
+    """Arrays of 100 numbers in the forms that JSON has them in: vectors of two widths, coordinates, prices with a tax."""
+    draw = np.random.default_rng(6)
+
+    def mostly(digits: int, share: float, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.where(draw.random(values.shape) < share, values.round(digits), values)
+
+    size = (ROWS // 20, 100)
+    columns: dict[str, npt.NDArray[np.floating]] = {
+        "vectors of doubles": draw.normal(0, 0.05, size),
+        "vectors of floats": draw.normal(0, 0.05, size).astype(np.float32),
+        "coordinates, 75 % of them rounded to 6 places": mostly(6, 0.75, draw.uniform(-180, 180, size)),
+        "prices, 90 % of them rounded to 2 places": mostly(2, 0.9, draw.uniform(0, 100, size).round(2) * 1.19),
+    }
+    for name, column in columns.items():
+        yield name, [f"[{', '.join(np.format_float_positional(number, trim='-') for number in row)}]" for row in column]
 
 
 def baskets(share: float) -> Iterator[str]:
@@ -223,6 +245,10 @@ def main() -> None:
             print(f"150 fields, null but for {share:.2%} of the rows:")
             _, column = column_of(spark, f"null{share}", mostly_null(share), directory)
             vary("MOSTLY_NULL", (1, 1000), column, directory)
+        for name, texts in (*numbers(), ("feed", feed())):
+            column = binary.parse_json(pa.array(texts))
+            print(f"{name}: not shredded {file_size(column, directory):,} bytes in a file")
+            vary("MISFIT", (2, 4, 6, 8, 10, 12, 1000), column, directory)
         for share in (1, 0.5, 0.1, 0.02):
             _, column = column_of(spark, f"items{share}", baskets(share), directory)
             form = "id bigint, by string, items array<struct<{}id bigint, sku string>>"

@@ -39,6 +39,12 @@ RARE = 20
 MOSTLY_NULL = 200
 """One value of this many must have the type. From about 300 on, fields that are otherwise null take more space with columns."""
 
+MISFIT = 8
+"""A value in an array that does not fit its type takes the space of this many digits more than in the column.
+
+Files of arrays of decimals are smallest with 2 to 8 (`python -m benchmarks.inference`).
+"""
+
 MAX_ARRAYS = 12
 """The limit for arrays within arrays.
 
@@ -65,8 +71,10 @@ def infer(arrays: pa.Array | pa.ChunkedArray | Iterable[pa.Array], max_leaves: i
     3. Integers and decimals of all scales are one class. Their type is the first of bigint, decimal(18, s) and decimal(38, s),
        with the smallest s, that fits all such values of the sample. A path has bounds in the Delta log only if nothing stays
        in `value`, and bounds are worth 16 bytes instead of 8 for a value. If no type fits all, it is the first of those that
-       fit the most values, so that an outlier that fits no type has no influence. Integers of any width become bigint, so that
-       files agree. Types of other classes take only values of their own type.
+       fit the most values, so that an outlier that fits no type has no influence. Paths through arrays have no bounds: of
+       the types that fit more than half of the values, they get the first that takes the fewest digits. A value of a smaller
+       scale takes a zero for each missing place, and a value that does not fit takes eight digits. Integers of any width
+       become bigint, so that files agree. Types of other classes take only values of their own type.
     4. Nulls, empty objects and arrays, and rare fields get no column and influence no type. A path that is mostly null gets its
        type if at least one value in 200 has it.
     5. If there are more than `max_leaves` paths, those with the most values of their type are kept; a path in an array counts
@@ -198,7 +206,8 @@ class Sample:
     def _leaves(self) -> list[_Leaf]:
         """The paths that get a type by the rules of `infer`, before `max_leaves` applies."""
         frequent = np.flatnonzero(self._in_rows * RARE >= max(1, self.rows)).tolist()
-        values = {number: _Values.of(self._counts[number].tolist()) for number in frequent}
+        within = self._within_arrays()
+        values = {number: _Values.of(self._counts[number].tolist(), within[number]) for number in frequent}
         readable = self._readable([number for number in frequent if values[number].mostly is not None])
         leaves: list[_Leaf] = []
         entered = {-1: _Container(k.ARRAYS, (), -1, self.rows)}  # the column itself: its rows are the elements
@@ -217,6 +226,13 @@ class Sample:
                 rank = (-min(here.fitting, self.rows), arrays, -here.fitting, path)
                 leaves.append(_Leaf(rank, number, here.mostly))
         return leaves
+
+    def _within_arrays(self) -> list[bool]:
+        """For each path, whether it goes through an array."""
+        within = [False]
+        for parent, name in self._keys[1:]:
+            within.append(name is None or within[parent])
+        return within
 
     def _readable(self, numbers: list[int]) -> set[int]:
         """The paths whose names every reader can read. DuckDB drops or changes the others."""
@@ -258,12 +274,12 @@ class _Values:
     fitting: int = 0  # how many values that is
 
     @classmethod
-    def of(cls, counts: list[int]) -> _Values:
+    def of(cls, counts: list[int], within_arrays: bool = False) -> _Values:
         classes = counts[: k.CLASSES]
         count, classes[t.NULL] = sum(classes), 0
         half = sum(classes) / 2
         if sum(classes[kind] for kind in _EXACT) > half:
-            mostly, fitting = _exact(counts)
+            mostly, fitting = _exact(counts, half, within_arrays)
         else:
             fitting = max(classes)
             kind = classes.index(fitting)
@@ -271,34 +287,47 @@ class _Values:
         return cls(count, mostly, fitting) if fitting > half else cls(count)
 
 
-def _exact(counts: list[int]) -> tuple[pa.DataType, int]:
-    """The type for exact numerics, and how many values fit it."""
+def _exact(counts: list[int], half: float, within_arrays: bool) -> tuple[pa.DataType, int]:
+    """The type for exact numerics, and how many values fit it. half: half of the values that are not null."""
     narrow_scales, narrow_digits, wide_scales, wide_digits = (
         np.array(counts[start:stop]) for start, stop in pairwise((*k.DIGITS, k.COLUMNS))
     )
     wide_scales[: k.NARROW + 1] += narrow_scales
     wide_digits[: k.NARROW + 1] += narrow_digits
-    fitting = [
-        sum(counts[kind] for kind in _INTEGERS),
-        *_fitting(narrow_scales, narrow_digits),
-        *_fitting(wide_scales, wide_digits),
-    ]
-    first = int(np.argmax(fitting))
+    fitting = np.array(
+        [
+            sum(counts[kind] for kind in _INTEGERS),
+            *_fitting(narrow_scales, narrow_digits),
+            *_fitting(wide_scales, wide_digits),
+        ]
+    )
+    if within_arrays:
+        zeros = np.array([0, *_zeros(narrow_scales), *_zeros(wide_scales)])
+        first = int(np.argmin(np.where(fitting > half, zeros - fitting * MISFIT, np.inf)))
+    else:
+        first = int(np.argmax(fitting))
     if first == 0:
-        return pa.int64(), fitting[0]
-    if first <= k.NARROW + 1:
-        return pa.decimal128(k.NARROW, first - 1), fitting[first]
-    return pa.decimal128(t.MAX_PRECISION, first - k.NARROW - 2), fitting[first]
+        kind = pa.int64()
+    elif first <= k.NARROW + 1:
+        kind = pa.decimal128(k.NARROW, first - 1)
+    else:
+        kind = pa.decimal128(t.MAX_PRECISION, first - k.NARROW - 2)
+    return kind, int(fitting[first])
 
 
-def _fitting(scales: Counts, digits: Counts) -> list[int]:
+def _fitting(scales: Counts, digits: Counts) -> Counts:
     """For each s, how many values of at most p = len(scales) - 1 digits fit a decimal(p, s).
 
     These are the values of a scale up to s, without those of more than p - s digits before the point.
     """
     too_long = np.cumsum(digits[::-1]) - digits[::-1]
-    result: list[int] = (np.cumsum(scales) - too_long).tolist()
-    return result
+    return np.cumsum(scales) - too_long
+
+
+def _zeros(scales: Counts) -> Counts:
+    """For each s, how many zeros the values of a smaller scale get behind their digits."""
+    fewer = np.cumsum(scales)
+    return np.cumsum(fewer) - fewer
 
 
 def _object(fields: dict[bytes | None, pa.DataType]) -> pa.StructType:

@@ -106,6 +106,12 @@ def test_one_exact_numeric():
     )
 
 
+def shape(value):
+    """The scale of an exact number, and the lowest precision of a decimal that holds it at this scale."""
+    _, digits, exponent = Decimal(value).as_tuple()
+    return -exponent, max(len(digits), -exponent)
+
+
 def fits(value, kind):
     if kind == pa.int64():
         return isinstance(value, int)
@@ -145,6 +151,42 @@ def test_the_type_of_exact_numerics(values):
         assert stored(shredding.shred(column(values), found)) == {"$": (most, len(values) - most)}
     else:
         assert found is None
+
+
+@given(st.lists(EXACT, min_size=1, max_size=12))
+@example([Decimal("0.1")] * 5 + [Decimal("0.11")])
+@example([Decimal("0.1")] * 11 + [Decimal("0.123456789")])
+@example([1] * 8 + [Decimal("0.1")])
+def test_the_type_of_exact_numerics_in_arrays(values):
+    """Elements have the first type that takes the fewest digits, of those that fit more than half of them.
+
+    A value of a smaller scale than its type takes a digit for each missing place, a value that does not fit takes eight.
+    """
+
+    def digits(kind):
+        misfits = len(values) - fitting[kind]
+        if kind == pa.int64():
+            return 8 * misfits
+        zeros = [kind.scale - scale for scale, length in map(shape, values) if scale <= kind.scale and length <= kind.precision]
+        return 8 * misfits + sum(zeros)
+
+    fitting = {kind: sum(fits(value, kind) for value in values) for kind in EXACT_TYPES}
+    possible = [kind for kind in EXACT_TYPES if fitting[kind] * 2 > len(values)]
+    found = inferred([values])
+    if possible:
+        best = min(possible, key=digits)
+        assert found == pa.list_(best)
+        assert stored(shredding.shred(column([values]), found)) == {"$[*]": (fitting[best], len(values) - fitting[best])}
+    else:
+        assert found is None
+
+
+def test_elements_of_objects_in_arrays():
+    """Fields of objects in arrays get their types as elements do, whatever the type of the same values outside of the array."""
+    prices = [Decimal(i).scaleb(-2) for i in range(1, 99)] + [Decimal("0.30000000000000004")]
+    price = inferred([{"price": price, "items": [{"price": price}]} for price in prices])
+    assert price.field("price").type == pa.decimal128(18, 17)
+    assert price.field("items").type.value_type == pa.struct([("price", pa.decimal128(18, 2))])
 
 
 @pytest.mark.parametrize(
@@ -377,16 +419,18 @@ def test_arrays_in_arrays():
 
 
 def test_the_feed(feed):
-    """On real data every scalar that is not null is typed, `mag` as one exact numeric; what is left are the nulls."""
+    """On real data every scalar outside of arrays is typed, `mag` as one exact numeric; what is left are the nulls."""
     found = schema.infer(feed)
     properties = found.field("properties").type
     assert properties.field("mag").type == pa.decimal128(18, 2)
     assert properties.field("time").type == pa.int64()
     assert properties.field("alert").type == pa.string()  # null in all but twelve rows
-    assert found.field("geometry").type.field("coordinates").type == pa.list_(pa.decimal128(18, 7))
+    coordinate = found.field("geometry").type.field("coordinates").type.value_type
+    assert coordinate == pa.decimal128(18, 4)
     typed = stored(shredding.shred(feed, found))
     rows = values(feed)
     assert len(typed) == 30
-    assert typed["$.geometry.coordinates[*]"] == (3 * len(rows), 0)
+    fitting = sum(fits(number, coordinate) for row in rows for number in row["geometry"]["coordinates"])
+    assert typed["$.geometry.coordinates[*]"] == (fitting, 3 * len(rows) - fitting)
     for name in rows[0]["properties"]:
         assert typed[f"$.properties.{name}"] == (sum(row["properties"][name] is not None for row in rows), 0)
