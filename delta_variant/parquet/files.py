@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Thread, current_thread
@@ -50,6 +50,8 @@ _CODECS = {
 """The number of a compression in Parquet, and its name in pyarrow."""
 PARQUETS_NAMES = {"uncompressed": "none", "lz4_raw": "lz4"}
 """The names that Parquet and Spark have for some of them."""
+_VARIANT_LEVEL = 3
+"""The level of zstd for the bytes of Variants, `metadata` and `value`. Other columns have Arrow's default, level 1."""
 _BUFFER_BYTES = 1 << 20  # pyarrow writes page by page, and each call into Python takes 17 µs
 
 
@@ -280,6 +282,7 @@ class FileWriter:
             self._buffer,
             self._schema,
             compression=self._compression,
+            compression_level=self._levels(names for _, names, _ in columns),
             use_dictionary=[name for name, encoding in chosen.items() if encoding == "DICTIONARY"],
             column_encoding={name: encoding for name, encoding in chosen.items() if encoding != "DICTIONARY"},
             write_statistics=[name for name, names, _ in columns if not self._is_metadata(names)],
@@ -289,6 +292,16 @@ class FileWriter:
             store_decimal_as_integer=True,
             use_compliant_nested_type=True,
         )
+
+    def _levels(self, columns: Iterable[Names]) -> dict[str, int] | None:
+        """The levels of compression that are not the default."""
+        if self._compression != "zstd":
+            return None
+        return {".".join(names): _VARIANT_LEVEL for names in columns if self._is_variant(names)}
+
+    def _is_variant(self, names: Names) -> bool:
+        """Whether a column has bytes of Variants."""
+        return names[-1] in ("metadata", "value") and any(names[:length] in self._variants for length in range(len(names)))
 
     def _is_metadata(self, names: Names) -> bool:
         return names[-1] == "metadata" and names[:-1] in self._variants

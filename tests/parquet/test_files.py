@@ -243,6 +243,24 @@ def test_compression(tmp_path, compression, codec):
     assert footer_columns(tmp_path / "f")["a"].compression == codec
 
 
+def test_levels_of_compression(tmp_path):
+    """With zstd, the bytes of Variants are compressed as pyarrow does at level 3, other columns as it does at level 1."""
+    texts = [f"event {i} of user {i * i % 1009}" for i in range(5000)]  # no dictionaries
+    objects = [{"text": text, f"key {i}": i, "more": texts[i // 2]} for i, text in enumerate(texts)]
+    table = pa.table({"s": texts, "v": shredding.shred(column(objects), "text string")})
+    write(tmp_path / "ours", table, variants=[V])
+    found = {name: chunk.total_compressed_size for name, chunk in footer_columns(tmp_path / "ours").items()}
+    sizes = []
+    for level in (1, 3):
+        alike = {"use_dictionary": False, "write_page_checksum": True, "write_page_index": True}
+        pq.write_table(table, tmp_path / "theirs", compression="zstd", compression_level=level, **alike)
+        sizes.append({name: chunk.total_compressed_size for name, chunk in footer_columns(tmp_path / "theirs").items()})
+    for name in ("s", "v.typed_value.text.typed_value"):
+        assert found[name] == sizes[0][name] != sizes[1][name]
+    for name in ("v.metadata", "v.value"):
+        assert found[name] == sizes[1][name] != sizes[0][name]
+
+
 @pytest.mark.parametrize("compression", ["foo", "", "lzo", {"a": "zstd"}])
 def test_compressions_that_do_not_exist(tmp_path, compression):
     """Another compression is refused with the names of those that there are, and no file is created."""
