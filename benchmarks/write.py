@@ -1,4 +1,4 @@
-"""`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep [ROWS]]
+"""`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep | keys [ROWS]]
 The memory of `write` alone: python -m benchmarks.write memory [KILOBYTES]
 
 Both write the same VARIANT column, read from the same unshredded Parquet files, into a new table with
@@ -8,6 +8,7 @@ Each kind of data has a session of its own, so that the peak memory of its Pytho
 * events: 15 leaves, one of them in an array of objects; 1,000,000 and 5,000,000 rows
 * wide: 200 leaves in one object; 100,000 rows
 * deep: 8 levels of objects with 3 leaves each; 1,000,000 rows
+* keys: an object with 15 keys of 20,000, which are data; 100,000 rows
 * memory: the peak of a Python worker for documents of 1 KB to 1 MB, half text and half an array of objects
 """
 
@@ -44,8 +45,11 @@ def deep() -> str:
     return f"to_json(named_struct({inner}))"
 
 
-DATA = {"events": EVENT, "wide": wide(), "deep": deep()}
-RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 1_000_000))
+KEYS = """to_json(named_struct('day', date_from_unix_date(id % 400), 'counts', map_from_arrays(
+  transform(sequence(1, 15), i -> concat('user_', (id * 31 + i * 997) % 20011)),
+  transform(sequence(1, 15), i -> named_struct('clicks', id * i % 51, 'views', id * i % 503)))))"""
+DATA = {"events": EVENT, "wide": wide(), "deep": deep(), "keys": KEYS}
+RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 1_000_000), ("keys", 100_000))
 DOCUMENT = """to_json(named_struct('id', id, 'text', concat_ws('', transform(sequence(1, {0}), i -> sha2(concat(id, i), 256))),
   'items', transform(sequence(1, {0}), i -> named_struct('n', i, 'sku', substr(sha2(concat(i, id), 256), 1, 48)))))"""
 """Of 64 bytes for each number up to {0} in either half."""

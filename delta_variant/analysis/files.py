@@ -215,8 +215,9 @@ class _Reading:
         given = None if is_shredded else one.column.schema
         if given is None and not is_shredded:
             sample = list(_first(variants))
-            rows = pa.chunked_array(sample).slice(0, SAMPLE_ROWS).chunks if sample else []  # as many as `write` takes
-            given = self._inference.schema(self._group, rows) if sample else None
+            if sample:
+                rows = pa.chunked_array(sample).slice(0, SAMPLE_ROWS)  # as many as `write` takes
+                given = self._inference.schema(self._group, rows)
         both = given, self._schema_of(set(paths) - _leaves(given))
         schemas = [wanted for wanted in both if wanted is not None]
         for rows in itertools.chain(sample, variants) if schemas else ():
@@ -227,7 +228,7 @@ class _Reading:
         """A shredding schema of these paths, with the types that their values have in the file; None if there are none."""
         if not paths:
             return None
-        sample = schema.Sample()
+        sample = schema.Sample(depth=max(map(len, paths)))
         for rows in self._parquet.variants(self._group):
             sample.add(rows)
         return sample.schema_of(paths)

@@ -124,10 +124,11 @@ def _count_exact(data, p, kind, node, counts):
 @allocating
 def walk(
     data, at, limit, dictionary, key_data, key_start, key_at, key_size,
-    parents, name_at, name_size, table, cells, cell_of, least, rows, seen, counts, fault,
+    parents, name_at, name_size, table, cells, cell_of, least, deepest, rows, seen, counts, fault,
 ):  # fmt: skip
     """Counts every value of every row: rows[node] counts the rows that have the path, counts[node] its values, see COLUMNS.
 
+    deepest: how many levels of containers are entered, at most MAX_DEPTH.
     If `counts` is empty, there are no nodes, and rows[cell] counts the rows of paths by hash; this makes `cells`. If `cells` is
     not empty, only paths whose cell has at least `least` rows get a node. Returns the number of nodes, 0 if there is no room
     for them, or -1.
@@ -158,7 +159,7 @@ def walk(
             if basic >= t.OBJECT:
                 if not sketching:
                     counts[node, OBJECTS if basic == t.OBJECT else ARRAYS] += 1
-                if depth < MAX_DEPTH:
+                if depth < deepest:
                     count, id_width, width, ids, offsets, base, _ = open_container(data, p, limit[row])
                     frame[depth, 0], frame[depth, 1], frame[depth, 2] = node, 0, count
                     frame[depth, 3] = ids if basic == t.OBJECT else -1

@@ -87,7 +87,7 @@ def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, foote
 
 def _shredded(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath) -> Values | None:
     """The values of a path from whole Variants."""
-    sample = schema.Sample()
+    sample = schema.Sample(depth=len(keys))
     for rows in parquet.variants(group):
         sample.add(rows)
     wanted = sample.schema_of([keys])

@@ -320,7 +320,7 @@ def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals]
 
 def _kinds(parts: list[_Residuals], keys: Collection[str]) -> dict[str, pa.DataType]:
     """The types of typed columns for keys of residuals, which follow from the first rows of each batch."""
-    sample = schema.Sample()
+    sample = schema.Sample(depth=1)
     for part in parts:
         sample.add(part.variants[:_FIRST_ROWS])
     found = sample.schema_of([(key,) for key in keys])

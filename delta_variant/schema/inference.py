@@ -102,7 +102,8 @@ def infer(arrays: pa.Array | pa.ChunkedArray | Iterable[pa.Array], max_leaves: i
 class Sample:
     """Counts the paths and types in VARIANT columns; counts of several samples can be merged.
 
-    Of more than 32,768 paths only the frequent ones are kept (see `infer`).
+    depth: how many levels of objects and arrays are entered; deeper paths are not counted. Of more than 32,768 paths only the
+    frequent ones are kept (see `infer`).
 
     >>> import delta_variant as dv
     >>> sample = dv.schema.Sample()
@@ -114,8 +115,9 @@ class Sample:
     # Path 0 is the column. The key of a path is its parent's number and a name, None for the elements of an array. Parents have
     # lower numbers than their children.
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = k.MAX_DEPTH) -> None:
         self.rows = 0
+        self._depth = min(depth, k.MAX_DEPTH)
         self._keys: list[tuple[int, bytes | None]] = [(-1, None)]
         self._number = {self._keys[0]: 0}
         self._in_rows = np.zeros(1, np.int64)
@@ -133,7 +135,7 @@ class Sample:
         rows = Variants.open(as_binary(children["metadata"]), as_binary(children["value"]), flags_of(array), faults)
         keys = rows.keys
         column = (rows.data, rows.at, rows.limit, rows.dictionary, keys.data, keys.start, keys.key_at, keys.key_size)
-        self._add(*_tree(column, faults))
+        self._add(*_tree(column, self._depth, faults))
         self.rows += len(array) - array.null_count
 
     def merge(self, other: Sample) -> None:
@@ -343,30 +345,30 @@ _Tree = tuple[list[tuple[int, bytes | None]], Counts, Counts]
 _NONE = np.empty(0, np.int64)
 
 
-def _tree(column: _Column, faults: Faults) -> _Tree:
+def _tree(column: _Column, depth: int, faults: Faults) -> _Tree:
     """The paths of a column, as in `Sample`: (keys, number of rows, counts).
 
     column: (data, at, limit, dictionary) of the Variants, and (data, start, at, size) of the keys of their dictionaries.
     """
-    found = _walk(column, _NONE, 0, faults)
+    found = _walk(column, _NONE, 0, depth, faults)
     if found is not None:
         return found
     cells, seen = np.zeros(_CELLS, np.int64), np.full(_CELLS, -1, np.int64)
     no_counts = np.empty((0, k.COLUMNS), np.int64)
-    faults.check(k.walk(*column, *[_NONE] * 6, 0, cells, seen, no_counts, faults.report), "$")
+    faults.check(k.walk(*column, *[_NONE] * 6, 0, depth, cells, seen, no_counts, faults.report), "$")
     least = 2
     while np.count_nonzero(cells >= least) > MAX_PATHS:
         least *= 2
-    while (found := _walk(column, cells, least, faults)) is None:
+    while (found := _walk(column, cells, least, depth, faults)) is None:
         least *= 2
     return found
 
 
-def _walk(column: _Column, cells: Counts, least: int, faults: Faults) -> _Tree | None:
+def _walk(column: _Column, cells: Counts, least: int, depth: int, faults: Faults) -> _Tree | None:
     parents, name_at, name_size, seen = (np.full(MAX_PATHS, -1, np.int64) for _ in range(4))
     cell_of, rows, counts = (np.zeros(shape, np.int64) for shape in (MAX_PATHS, MAX_PATHS, (MAX_PATHS, k.COLUMNS)))
     tree = (parents, name_at, name_size, hash_table(MAX_PATHS), cells, cell_of, least)
-    found = faults.check(k.walk(*column, *tree, rows, seen, counts, faults.report), "$")
+    found = faults.check(k.walk(*column, *tree, depth, rows, seen, counts, faults.report), "$")
     if not found:
         return None
     key_data = column[4]

@@ -292,7 +292,7 @@ class _Task:
                 with naming(f"column {dotted(path)}"):
                     # Its nulls include those of the structs above it: Spark sends a null struct with null fields.
                     sample = pa.chunked_array([unshredded(nested.column(batch, path)) for batch in rows]).slice(0, SAMPLE_ROWS)
-                    schema = self._inference.schema(path, sample.chunks)
+                    schema = self._inference.schema(path, sample)
                 if schema is not None:
                     schemas[path] = schema
         return schemas

@@ -396,6 +396,25 @@ def depth(kind):
     return 1 + max(depth(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 0
 
 
+@given(st.lists(VARIANTS, max_size=12), st.integers(0, 4))
+def test_the_depth_of_a_sample(rows, depth):
+    """Paths of at most as many keys as the depth of a sample have the types of a whole sample, and longer ones have none."""
+    whole, shallow = schema.Sample(), schema.Sample(depth)
+    for sample in (whole, shallow):
+        sample.add(column(rows))
+    paths = {tuple(name.decode() for name in path) for path in paths_of(whole) if None not in path}
+    for path in paths:
+        assert shallow.schema_of([path]) == (whole.schema_of([path]) if len(path) <= depth else None)
+
+
+def paths_of(sample):
+    """Every path of a sample, as the names that lead to it; None stands for elements."""
+    paths = [()]
+    for parent, name in sample._keys[1:]:
+        paths.append((*paths[parent], name))
+    return paths
+
+
 def test_deep(tmp_path):
     """Paths are entered 32 levels deep, and a Parquet file of such a schema can be read."""
     chain = 1

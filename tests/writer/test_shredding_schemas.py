@@ -88,10 +88,14 @@ def test_chosen_bounds():
 def test_numbers_of_a_task_agree():
     """After a file with decimals or long numbers on a path, the next files of the task have a type with room for them."""
     inference = Inference()
+
+    def inferred(name, rows):
+        return inference.schema((name,), pa.chunked_array([column(rows)]))
+
     files = [
         [{"n": 1, "x": "a"}], [{"n": Decimal("2.25"), "x": "b"}], [{"n": 3}], [{"n": 10**17, "x": 1}], [{"n": "text"}],
     ]  # fmt: skip
-    found = [inference.schema(("v",), [column(rows * 10)]) for rows in files]
+    found = [inferred("v", rows * 10) for rows in files]
     exact = pa.decimal128(18, 2)
     assert [shape.field("n").type for shape in found] == [pa.int64(), exact, exact, pa.decimal128(38, 2), pa.string()]
     assert [shape.field("x").type for shape in found if "x" in [f.name for f in shape]] == [
@@ -99,9 +103,9 @@ def test_numbers_of_a_task_agree():
         pa.string(),
         pa.int64(),
     ]
-    assert inference.schema(("w",), [column([1])]) == pa.int64()
-    assert inference.schema(("w",), [column([[1]])]) == pa.list_(pa.int64())
-    assert inference.schema(("w",), [column([[Decimal("0.5")]])]) == pa.list_(pa.decimal128(18, 1))
+    assert inferred("w", [1]) == pa.int64()
+    assert inferred("w", [[1]]) == pa.list_(pa.int64())
+    assert inferred("w", [[Decimal("0.5")]]) == pa.list_(pa.decimal128(18, 1))
 
 
 def nested(rows: list) -> pa.RecordBatch:
