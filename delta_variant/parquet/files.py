@@ -60,12 +60,12 @@ class FileWriter:
 
     sink: a path, which is opened here and removed if writing fails, or an open binary file, to which a thread writes, and which
     the caller closes. schema: the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the
-    VARIANT groups, each as the names that lead to it. closed: those of them, at the top or in structs, whose objects are closed
-    as far as there is room (`parquet.stubs`). compression: zstd, snappy, gzip, lz4, brotli or none, which None means
-    too. row_group_bytes: the size of a row group in Arrow bytes. metadata: key-value pairs for the footer. Raises
-    InvalidSchemaError if a group of `variants` is not a VARIANT column of the schema, UnsupportedFeatureError for other
-    compressions. Arrow's writer trusts the buffers of the batches: call `batch.validate(full=True)` for batches
-    of unknown origin.
+    VARIANT groups, each as the names that lead to it. annotates: whether they get the logical type VARIANT. closed: those of
+    them, at the top or in structs, whose objects are closed as far as there is room (`parquet.stubs`). compression: zstd,
+    snappy, gzip, lz4, brotli or none, which None means too. row_group_bytes: the size of a row group in Arrow bytes. metadata:
+    key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants` is not a VARIANT column of the schema,
+    UnsupportedFeatureError for other compressions. Arrow's writer trusts the buffers of the batches: call
+    `batch.validate(full=True)` for batches of unknown origin.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> events = dv.shredding.shred(dv.arrow.VariantArray.from_pylist([{"id": 1}]), "id bigint")
@@ -80,13 +80,14 @@ class FileWriter:
         schema: pa.Schema,
         *,
         variants: Collection[Names] = (),
+        annotates: bool = True,
         closed: Collection[Names] = (),
         compression: str | None = "zstd",
         row_group_bytes: int = ROW_GROUP_BYTES,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self._schema = schema.remove_metadata()
-        self._variants = frozenset(variants)
+        self._variants, self._annotates = frozenset(variants), annotates
         leaves = list(encodings.columns(encodings.sample([], self._schema)))
         self._floats = {number: names for number, (names, values) in enumerate(leaves) if _is_floating(values.type)}
         self._to_floats = {names[:length] for names in self._floats.values() for length in range(len(names) + 1)}
@@ -259,7 +260,7 @@ class FileWriter:
         self._open = False
 
     def _annotated(self, footer: bytes) -> bytes:
-        footer = footers.annotated(footer, self._variants)
+        footer = footers.annotated(footer, self._variants) if self._annotates else footer
         footer = footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
         stubs = self._stubs.fields() if self._stubs else {}
         return footers.with_fields(footer, stubs) if stubs else footer

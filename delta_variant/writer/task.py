@@ -363,7 +363,8 @@ class _File:
         self.writer = FileWriter(
             sink,
             self._schema,
-            variants=plan.variants if plan.annotates else (),
+            variants=plan.variants,
+            annotates=plan.annotates,
             closed=[path for path in schemas if plan.closes_given or path not in plan.shredding_schemas],
             compression=plan.compression,
             row_group_bytes=group_bytes,

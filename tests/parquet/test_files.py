@@ -61,6 +61,17 @@ def test_the_annotation_is_found_by_path(tmp_path):
     assert pq.read_table(tmp_path / "f").cast(table.schema).equals(table)
 
 
+def test_annotates(tmp_path):
+    """Without `annotates`, the same column chunks are written, and the schema lacks the logical type only."""
+    table = pa.table({"v": shredding.shred(column([{"a": 1, "b": "x"}, None, "SQL NULL"]), "a bigint")})
+    with_it, without = tmp_path / "with it", tmp_path / "without"
+    write(with_it, table, [V])
+    write(without, table, [V], annotates=False)
+    footers = [footer.of(io.BytesIO(path.read_bytes())) for path in (with_it, without)]
+    assert list(map(footer.variant_groups, footers)) == [{V}, set()]
+    assert footers[0] == footer.annotated(footers[1], [V])
+
+
 def test_footers_end_with_their_last_byte(tmp_path):
     """The Thrift walk over a footer ends at its last byte, and finds no end in any truncated footer."""
     array = column([{"a": i, "d": i / 3, "t": f"t{i}", "l": [True, {"b": False}]} for i in range(50)])
