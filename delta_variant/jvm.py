@@ -96,7 +96,8 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 def cloned_session(spark: SparkSession) -> Iterator[SparkSession]:
     """A clone of the session, with settings of its own, that is the active session of this thread in a `with` block.
 
-    It starts with the session's settings, temporary views, functions and optimizer rules.
+    It starts with the session's settings, temporary views, functions and optimizer rules. `interruptAll` of the session ends
+    the jobs of the clone, too.
     """
     cloned = classic(spark)._jsparkSession.cloneSession()
     with _patching:
@@ -106,9 +107,14 @@ def cloned_session(spark: SparkSession) -> Iterator[SparkSession]:
     sessions = static(spark, "org.apache.spark.sql.classic.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(clone._jsparkSession)
+    tag = spark._jsparkSession.sessionJobTag()
+    is_new = tag not in spark.sparkContext.getJobTags()
+    spark.sparkContext.addJobTag(tag)
     try:
         yield clone
     finally:
+        if is_new:
+            spark.sparkContext.removeJobTag(tag)
         sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
 
 

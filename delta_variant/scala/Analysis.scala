@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.delta.{DeltaLog, DeltaOperations, Snapshot}
 import org.apache.spark.sql.delta.actions.{AddFile, SetTransaction}
+import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.functions.{col, count, lit, not, pmod, sum, xxhash64}
 
 /**
@@ -103,7 +104,8 @@ final class Analysis(
         val mixed = new Random(0).shuffle(messages) // so that tasks have equal parts of large files
         val context = spark.sparkContext
         val tasks = math.min(messages.size, TasksPerCore * context.defaultParallelism)
-        new PythonRDD(context.parallelize(mixed, tasks), task, false, false).collect().toSeq.map { report =>
+        val job = new PythonRDD(context.parallelize(mixed, tasks), task, false, false)
+        SQLExecution.withSessionTagsApplied(spark)(job.collect()).toSeq.map { report =>
           Messages.decoded[Messages.AnalysisReport](new String(report, UTF_8))
         }
       }

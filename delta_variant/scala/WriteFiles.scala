@@ -44,6 +44,10 @@ object WriteFiles {
     val code = Right(new CodeAndComment(Resources.batches, Map.empty))
     val batches = rows.mapPartitionsWithEvaluator(new WholeStageCodegenEvaluatorFactory(code, duration,
         Array[Any](schema, location.orNull)))
-    spark.internalCreateDataFrame(batches, new StructType().add("batch", "binary")).as(Encoders.BINARY).rdd
+    // Dataset.rdd is an execution of its own. At its end Spark takes the tags of the session, by which users cancel jobs, from
+    // this thread, although the execution of the write goes on.
+    val tags = rows.sparkContext.getJobTags()
+    try spark.internalCreateDataFrame(batches, new StructType().add("batch", "binary")).as(Encoders.BINARY).rdd
+    finally tags.foreach(rows.sparkContext.addJobTag)
   }
 }
