@@ -93,9 +93,7 @@ class ChunkWriter:
             page, uncompressed = self._page(encoded(levels[start:stop], highest), plain, stop - start)
             pages.append((*self._write(page), start))
             sizes.append(uncompressed)
-        is_one = values.type == pa.binary() and len(unique := values.unique()) == 1
-        only = unique[0].as_py() if is_one and len(unique[0].as_buffer()) == 1 else None
-        return self._kept(Chunk(tuple(pages), sum(sizes), len(levels), len(levels) - len(rows), only))
+        return self._kept(Chunk(tuple(pages), sum(sizes), len(levels), len(levels) - len(rows), _only(values)))
 
     def finish(self) -> None:
         """Writes the offset indexes: without them Spark skips no pages of other columns. Readers get all indexes at once."""
@@ -153,6 +151,16 @@ def encoded(levels: Levels, highest: int) -> bytes:
     for place in range(8):
         words |= eights[:, place].astype(np.uint64) << np.uint64(width * place)
     return thrift.unsigned(groups << 1 | 1) + words.view(np.uint8).reshape(groups, 8)[:, :width].tobytes()
+
+
+def _only(values: pa.Array) -> bytes | None:
+    """The byte that each of some binaries is; None if they are not all the same byte."""
+    if values.type != pa.binary() or len(values) == 0:
+        return None
+    ends, data = buffers_of(values)
+    bytes_ = data[ends[0] : ends[-1]]
+    is_one = len(bytes_) == len(values) and bool((np.diff(ends) == 1).all() and (bytes_ == bytes_[0]).all())
+    return bytes_[:1].tobytes() if is_one else None
 
 
 def _positions(values: pa.Array) -> npt.NDArray[np.int64]:

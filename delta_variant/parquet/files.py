@@ -114,9 +114,11 @@ class FileWriter:
         self._stubs: Stubs | None = None
         self._open = True
         if closed:
-            number, codec = _CODECS[self._compression]
+            number, name = _CODECS[self._compression]
+            level = _VARIANT_LEVEL if name == "zstd" else None
             with self._abort_on_error():
-                self._stubs = Stubs(self._schema, closed, self._buffer, number, codec and pa.Codec(codec))
+                codec = name and pa.Codec(name, compression_level=level)
+                self._stubs = Stubs(self._schema, closed, self._buffer, number, codec)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows. Raises InvalidSchemaError if they do not have the file's schema, ValueError after `close` or `abort`."""
