@@ -377,6 +377,13 @@ class Dictionaries:
         return cls(data, start, key_at, key_size, mixed > 0)
 
     @cached_property
+    def numbers(self) -> tuple[Int64s, int]:
+        """For each key a number that only keys of the same name share in its dictionary, and a limit for these numbers."""
+        number, most = np.empty(len(self.key_at), np.int64), int(np.diff(self.start).max(initial=0))
+        metadata.number_keys(self.data, self.start, self.key_at, self.key_size, hash_table(most), number)
+        return number, most
+
+    @cached_property
     def names(self) -> tuple[Int64s, Int64s]:
         """For each key the number of its name among the distinct names of the chunk, and for each name a key that has it."""
         name, first = np.empty(len(self.key_at), np.int64), np.empty(len(self.key_at), np.int64)

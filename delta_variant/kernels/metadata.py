@@ -173,6 +173,28 @@ def look_up_names(data, key_at, key_size, names, name_ends, table, found):
 
 
 @jit
+def number_keys(data, start, key_at, key_size, table, number):
+    """Gives each key a number: keys of one dictionary have the same number if they are the same name.
+
+    They are below the number of keys of the dictionary. `table` is a hash table for the largest dictionary, whose size is a
+    power of two, all entries -1. All dictionaries use it one after the other, so that it stays in the processor's cache.
+    """
+    mask = len(table) - 1
+    for dictionary in range(len(start) - 1):
+        first = start[dictionary]
+        for key in range(first, start[dictionary + 1]):
+            slot = hash_bytes(data, key_at[key], key_size[key]) & mask
+            while table[slot] >= first:
+                other = table[slot]
+                if key_size[other] == key_size[key] and equal(data, key_at[other], data, key_at[key], key_size[key]):
+                    break
+                slot = (slot + 1) & mask
+            if table[slot] < first:
+                table[slot] = key
+            number[key] = table[slot] - first
+
+
+@jit
 def number_names(data, key_at, key_size, table, name, first):
     """Numbers the distinct names among the keys of all dictionaries. Returns how many there are.
 

@@ -202,26 +202,38 @@ def walk(
 
 
 @jit
-def count_fields(data, at, limit, dictionary, key_start, name_of_key, most, counts, fault):
-    """Adds to counts[name] how many of the objects have a field of each name. Returns how many names there are, or -1.
+def count_fields(
+    data, at, limit, dictionary, key_data, key_start, key_at, key_size, name_of_key, table, first, counts, fault
+):  # fmt: skip
+    """Sets counts[name] to how many of the objects have a field of each name. Returns how many names there are, or -1.
 
-    name_of_key: the number of the name of each key. Stops when there are more names than `most`.
+    first[name]: a key that has the name. name_of_key[key] is -1 for all keys; only keys of fields are looked up. `table` is a
+    hash table for len(first) names. Stops when there are as many names.
     """
-    found = np.int64(0)
+    found, mask = np.int64(0), len(table) - 1
     for row in range(len(at)):
         fields, id_width, _, ids, _, _, _ = open_container(data, at[row], limit[row])
         if fields < 0:
             return fail(fault, -fields, row, at[row])
-        first = key_start[dictionary[row]]
-        known = key_start[dictionary[row] + 1] - first
+        before = key_start[dictionary[row]]
+        known = key_start[dictionary[row] + 1] - before
         for field in range(fields):
             field_id = uint(data, ids + field * id_width, id_width)
             if field_id >= known:
                 return fail(fault, BAD_FIELD_ID, row, ids)
-            name = name_of_key[first + field_id]
-            counts[name] += 1
-            if counts[name] == 1:
-                found += 1
-                if found > most:
-                    return found
+            key = before + field_id
+            if name_of_key[key] < 0:
+                slot = hash_bytes(key_data, key_at[key], key_size[key]) & mask
+                while table[slot] >= 0:
+                    other, size = first[table[slot]], key_size[key]
+                    if key_size[other] == size and equal(key_data, key_at[other], key_data, key_at[key], size):
+                        break
+                    slot = (slot + 1) & mask
+                if table[slot] < 0:
+                    table[slot], first[found] = found, key
+                    found += 1
+                name_of_key[key] = table[slot]
+            counts[name_of_key[key]] += 1
+            if found == len(first):
+                return found
     return found

@@ -81,14 +81,14 @@ def next_child(data, frame, depth):
 
 
 @allocating
-def validate(data, at, limit, dictionary, key_start, name, first_of_name, refused, levels, fault):
+def validate(data, at, limit, dictionary, key_start, number, numbers, refused, levels, fault):
     """Checks the Variant of every slot with at[slot] >= 0. Returns 0, or -1.
 
-    name[key]: the number of the key's name, below len(first_of_name). refused: a bit for each type id of primitives that are a
-    fault. levels: how deep containers may be nested, at most MAX_DEPTH.
+    number[key]: a number below `numbers` that keys of the same dictionary share if they are the same name. refused: a bit for
+    each type id of primitives that are a fault. levels: how deep containers may be nested, at most MAX_DEPTH.
     """
     stack = np.empty((MAX_DEPTH, 7), np.int64)
-    seen, serial = np.zeros(len(first_of_name), np.int64), np.int64(0)
+    seen, serial = np.zeros(numbers, np.int64), np.int64(0)
     for i in range(len(at)):
         if at[i] < 0:
             continue
@@ -118,9 +118,9 @@ def validate(data, at, limit, dictionary, key_start, name, first_of_name, refuse
                     field_id = uint(data, ids + f * id_width, id_width)
                     if field_id >= known:
                         return fail(fault, BAD_FIELD_ID, i, ids + f * id_width)
-                    if seen[name[first + field_id]] == serial:
+                    if seen[number[first + field_id]] == serial:
                         return fail(fault, DUPLICATE, i, ids + f * id_width)
-                    seen[name[first + field_id]] = serial
+                    seen[number[first + field_id]] = serial
             elif basic == t.SHORT_STRING:
                 if not is_utf8(data, p + 1, kind):
                     return fail(fault, NOT_UTF8, i, p)

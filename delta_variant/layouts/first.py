@@ -63,7 +63,7 @@ class _Values:
         metadata_at[::2] = at
         keys = Dictionaries.read(halves, metadata_at, number, faults)
         dictionary = np.ascontiguousarray(number[::2])
-        source = (data, at, limit, dictionary, keys.start, *keys.names, 0)
+        source = (data, at, limit, dictionary, keys.start, *keys.numbers, 0)
         faults.check(validate(*source, MAX_DEPTH, faults.report), group.path)
         return cls(group, data, at, limit, dictionary, keys, np.empty(0, np.int64))
 

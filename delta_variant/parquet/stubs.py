@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from delta_variant import nested, schema, shredding
 from delta_variant import types as t
-from delta_variant.buffers import NO_FLAGS, Faults, Flags, Variants, both, buffers_of, flags_of
+from delta_variant.buffers import NO_FLAGS, Faults, Flags, Variants, both, buffers_of, flags_of, hash_table
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.kernels.sample import count_fields
 from delta_variant.parquet import chunks
@@ -284,16 +284,15 @@ class _Residuals:
     variants: pa.StructArray
 
     def keys(self, most: int) -> dict[str, int]:
-        """How many residuals have each key. There may be more keys if there are more than `most`."""
+        """How many residuals have each key. There are more keys, and larger counts, if there are more than `most`."""
         faults = Faults(0)
         found = Variants.open(self.variants.field("metadata"), self.variants.field("value"), NO_FLAGS, faults)
-        name_of_key, key_of_name = found.keys.names
-        counts = np.zeros(len(key_of_name), np.int64)
-        source = (found.data, found.at, found.limit, found.dictionary, found.keys.start)
-        faults.check(count_fields(*source, name_of_key, most, counts, faults.report), "$")
-        start, size, data = found.keys.key_at, found.keys.key_size, found.keys.data
-        names = np.flatnonzero(counts)
-        keys = zip(key_of_name[names].tolist(), counts[names].tolist(), strict=True)
+        data, start, size = found.keys.data, found.keys.key_at, found.keys.key_size
+        source = (found.data, found.at, found.limit, found.dictionary, data, found.keys.start, start, size)
+        name_of_key = np.full(len(start), -1, np.int64)
+        first, counts = np.zeros((2, most + 1), np.int64)
+        names = faults.check(count_fields(*source, name_of_key, hash_table(most + 1), first, counts, faults.report), "$")
+        keys = zip(first[:names].tolist(), counts[:names].tolist(), strict=True)
         return {data[start[key] : start[key] + size[key]].tobytes().decode(): count for key, count in keys}
 
 

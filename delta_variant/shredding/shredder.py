@@ -168,7 +168,7 @@ def _validated(array: pa.Array, what: str, *, for_spark: bool) -> tuple[Variants
     faults = Faults(0)
     metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
     rows = Variants.open(metadata, value, flags_of(storage), faults)
-    source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
+    source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.numbers)
     result, row = walk(*source, _bits(for_spark), MAX_DEPTH, faults.report), int(faults.report[1])
     if result < 0 and faults.report[0] == REFUSED:
         path, type_id = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
@@ -199,7 +199,7 @@ class _Chunk:
         self.faults = Faults(first_row)
         rows = Variants.open(metadata, value, valid, self.faults)
         if rows.keys.mixed:
-            source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
+            source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.numbers)
             self.faults.check(walk(*source, 0, MAX_DEPTH, self.faults.report), "$")
             rows = rows.ordered(self.faults)
         self.data, self.keys = rows.data, rows.keys
@@ -288,8 +288,8 @@ class _Chunk:
             gather(self.data, at, offsets, out)
         set_ = offsets[1:] > offsets[:-1]
         start, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
-        names = (slots.dictionary, self.keys.start, *self.keys.names)
-        self.faults.check(walk(out, start, limit, *names, self.refused, MAX_DEPTH - node.depth, report), node.path)
+        keys = (slots.dictionary, self.keys.start, *self.keys.numbers)
+        self.faults.check(walk(out, start, limit, *keys, self.refused, MAX_DEPTH - node.depth, report), node.path)
         bits, nulls = validity(set_.view(np.uint8))
         value = self.words[step.place :]
         value[NULLS] = nulls

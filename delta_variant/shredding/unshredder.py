@@ -242,7 +242,7 @@ class _Chunk:
             self.keys,
             self.steps.nodes[number],
         )
-        source = (data, at, limit, numbers, keys.start, *keys.names, 0)
+        source = (data, at, limit, numbers, keys.start, *keys.numbers, 0)
         self.faults.check(walk(*source, MAX_DEPTH - about.depth, self.faults.report), about.path)
 
     def _check_texts(self) -> None:
