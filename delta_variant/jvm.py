@@ -104,17 +104,16 @@ def cloned_session(spark: SparkSession) -> Iterator[SparkSession]:
         to_df = RDD.toDF  # which every new session replaces
         clone = SparkSession(spark.sparkContext, cloned)
         RDD.toDF = to_df  # type: ignore[method-assign]
-    sessions = static(spark, "org.apache.spark.sql.classic.SparkSession")
-    before = sessions.getActiveSession()
+    sessions, context = static(spark, "org.apache.spark.sql.classic.SparkSession"), spark.sparkContext
+    before, tag = sessions.getActiveSession(), spark._jsparkSession.sessionJobTag()
+    is_new = tag not in context.getJobTags()
+    context.addJobTag(tag)
     sessions.setActiveSession(clone._jsparkSession)
-    tag = spark._jsparkSession.sessionJobTag()
-    is_new = tag not in spark.sparkContext.getJobTags()
-    spark.sparkContext.addJobTag(tag)
     try:
         yield clone
     finally:
         if is_new:
-            spark.sparkContext.removeJobTag(tag)
+            context.removeJobTag(tag)
         sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
 
 
