@@ -183,7 +183,7 @@ def test_partitions_deletion_vectors_row_ids_and_mapped_columns(spark, on, tmp_p
     spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n % 10 = 3")
     columns = f"n, p, {v}::string, _metadata.row_id, _metadata.row_commit_version"
     before = content(spark, tmp_path, columns=columns)
-    table, size = dv.VariantTable.forPath(spark, tmp_path), part(tmp_path, 8)
+    table, size = dv.VariantTable.forPath(spark, tmp_path), part(tmp_path, 14)
     done = [table.optimize([f"{v}:a"], where, size) for where in ("p = 1", None)]
     assert [one.files_removed for one in done] == [5, 5]
     assert [one.files_kept for one in done] == [0, done[0].files_added]
