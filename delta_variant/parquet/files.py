@@ -99,6 +99,7 @@ class FileWriter:
         self._compression = PARQUETS_NAMES.get(given, given)
         if self._compression not in _CODECS:
             raise UnsupportedFeatureError(f"compression={compression!r} is not one of {', '.join(_CODECS)}")
+        self._variant_level = _VARIANT_LEVEL if self._compression == "zstd" else None
         self._row_group_bytes = row_group_bytes
         self._metadata = dict(metadata or {})
         self._writer: pq.ParquetWriter | None = None
@@ -115,9 +116,8 @@ class FileWriter:
         self._open = True
         if closed:
             number, name = _CODECS[self._compression]
-            level = _VARIANT_LEVEL if name == "zstd" else None
             with self._abort_on_error():
-                codec = name and pa.Codec(name, compression_level=level)
+                codec = name and pa.Codec(name, compression_level=self._variant_level)
                 self._stubs = Stubs(self._schema, closed, self._buffer, number, codec)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -298,9 +298,9 @@ class FileWriter:
 
     def _levels(self, columns: Iterable[Names]) -> dict[str, int] | None:
         """The levels of compression that are not the default."""
-        if self._compression != "zstd":
+        if self._variant_level is None:
             return None
-        return {".".join(names): _VARIANT_LEVEL for names in columns if self._is_variant(names)}
+        return {".".join(names): self._variant_level for names in columns if self._is_variant(names)}
 
     def _is_variant(self, names: Names) -> bool:
         """Whether a column has bytes of Variants."""

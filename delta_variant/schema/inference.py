@@ -208,8 +208,8 @@ class Sample:
     def _leaves(self) -> list[_Leaf]:
         """The paths that get a type by the rules of `infer`, before `max_leaves` applies."""
         frequent = np.flatnonzero(self._in_rows * RARE >= max(1, self.rows)).tolist()
-        within = self._within_arrays()
-        values = {number: _Values.of(self._counts[number].tolist(), within[number]) for number in frequent}
+        within = self._within_arrays(frequent)
+        values = {number: _Values.of(self._counts[number].tolist(), number in within) for number in frequent}
         readable = self._readable([number for number in frequent if values[number].mostly is not None])
         leaves: list[_Leaf] = []
         entered = {-1: _Container(k.ARRAYS, (), -1, self.rows)}  # the column itself: its rows are the elements
@@ -229,11 +229,13 @@ class Sample:
                 leaves.append(_Leaf(rank, number, here.mostly))
         return leaves
 
-    def _within_arrays(self) -> list[bool]:
-        """For each path, whether it goes through an array."""
-        within = [False]
-        for parent, name in self._keys[1:]:
-            within.append(name is None or within[parent])
+    def _within_arrays(self, numbers: list[int]) -> set[int]:
+        """Those of some paths that go through an array. numbers: ascending, and with a path those on the way to it."""
+        within: set[int] = set()
+        for number in numbers:
+            parent, name = self._keys[number]
+            if number and (name is None or parent in within):
+                within.add(number)
         return within
 
     def _readable(self, numbers: list[int]) -> set[int]:
