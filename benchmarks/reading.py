@@ -25,7 +25,10 @@ COLUMNS = {
     "type": "v:type::string",
     "repo": "v:repo.name::string",
     "size": "v:payload.size::int",
+    "commits": "v:payload.commits::array<struct<sha string, n int>>",
 }
+ELEMENTS = {"sha": ("v:payload.commits[0].sha::string", "commits[0].sha"), "n": ("v:payload.commits[0].n::int", "commits[0].n")}
+"""Elements of arrays, as a path and of an ordinary column."""
 QUERIES = {
     "sum": "SELECT sum({amount}) FROM {table}",
     "sum as double": "SELECT sum(cast({amount} AS double)) FROM {table}",
@@ -34,6 +37,7 @@ QUERIES = {
     "filter and group": "SELECT {repo}, sum({size}) FROM {table} WHERE {amount} > 500 GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10",
     "join": "SELECT count(*) FROM {table} a JOIN (SELECT DISTINCT {id} i FROM {table} WHERE {size} = 7) b ON {id} = b.i",
     "extremes": "SELECT min({id}), max({amount}), count(*) FROM {table}",
+    "element": "SELECT sum({n}), min({sha}) FROM {table}",
     "last of an order": "SELECT {id} FROM {table} ORDER BY {id} DESC LIMIT 10",
 }
 
@@ -78,11 +82,12 @@ class Bench:
         named = [f"{asked} {name}" for name, asked in COLUMNS.items()]
         self.spark.table(table).selectExpr(*named).write.format("delta").save(str(self.work / "columns"))
         for name, query in QUERIES.items():
-            asked = query.format(table=table, **COLUMNS)
+            asked = query.format(table=table, **COLUMNS, **{name: path for name, (path, _) in ELEMENTS.items()})
+            ordinary = {name: name for name in COLUMNS} | {name: column for name, (_, column) in ELEMENTS.items()}
             actions = {
                 "scan": self.ask(False, asked),
                 "typed": self.ask(True, asked),
-                "columns": self.ask(True, query.format(table=columns, **{name: name for name in COLUMNS})),
+                "columns": self.ask(True, query.format(table=columns, **ordinary)),
             }
             show(name, median(actions))
 

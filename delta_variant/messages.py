@@ -383,9 +383,14 @@ class PathUse(Message):
 
 
 class Proof(Message):
-    keys: tuple[str, ...]
+    steps: tuple[Step, ...]
     leaf: int | None
     range: int | None
+
+
+class Step(Message):
+    key: str | None
+    index: int | None
 
 
 class FileGroup(Message):

@@ -23,6 +23,7 @@ from delta_variant.messages import (
     ProofsRequest,
     ProvenPath,
     Reading,
+    Step,
     UsedPath,
 )
 from delta_variant.paths import normalized, object_keys, parse_variant_path, steps
@@ -34,38 +35,36 @@ MAX_GROUPS: Final = 8
 
 
 def proofs(request: ProofsRequest) -> ProofsReply:
-    """Which bounds prove that the paths of a scan can be read from typed columns; or the reasons if a path is not valid or goes
-    through an array.
+    """Which bounds prove that the paths of a scan can be read from typed columns; or the reason if a path is not valid.
 
     In files with the marker 2, the type of the bound `leaf` of a proof is that of the typed column, which holds all values of
-    the path (protocol/README.md, M1). It is None if the column has no bounds. `range` is the number of the path's smallest
-    value, which that of its largest value follows, if the path is requested as an integer; else None.
+    the path (protocol/README.md, M1). It is None if the column has no bounds, or if the path goes through an array, which
+    has none. `range` is the number of the path's smallest value, which that of its largest value follows, if the path is
+    requested as an integer; else None.
 
     >>> reply = proofs(ProofsRequest((("v",),), (UsedPath(("v",), "v", "$.a"),), (PathUse(0, "int"),)))
     >>> reply.proofs, [bound.side for bound in reply.bounds]
-    ((Proof(keys=('a',), leaf=0, range=1),), ['leaf', 'min', 'max'])
+    ((Proof(steps=(Step(key='a', index=None),), leaf=0, range=1),), ['leaf', 'min', 'max'])
     """
     integers = {use.path for use in request.uses if use.type in t.INTEGERS}
     bounds: list[Bound] = []
     found: list[Proof] = []
-    reasons = []
     for number, path in enumerate(request.paths):
         try:
-            keys = object_keys(parse_variant_path(path.path))
+            parsed = parse_variant_path(path.path)
         except InvalidPathError as error:
             return ProofsReply((), (), (str(error),))
-        if keys is None:
-            reasons.append(f"{shown(path)} goes through an array")
-            continue
-        if path.column not in request.columns:
-            found.append(Proof(keys, None, None))
+        listed = tuple(Step(None, step) if isinstance(step, int) else Step(step, None) for step in parsed)
+        keys = object_keys(parsed)
+        if keys is None or path.column not in request.columns:
+            found.append(Proof(listed, None, None))
             continue
         is_integer = number in integers
-        found.append(Proof(keys, len(bounds), len(bounds) + 1 if is_integer else None))
+        found.append(Proof(listed, len(bounds), len(bounds) + 1 if is_integer else None))
         column, key = request.columns.index(path.column), normalized(keys)
         bounds.append(Bound("leaf", column, key, mark=TYPED_TAG_VALUE))
         bounds += [Bound(side, column, key, kinds=("BIGINT",), types=("bigint",)) for side in ("min", "max") if is_integer]
-    return ProofsReply((), (), tuple(reasons)) if reasons else ProofsReply(tuple(bounds), tuple(found), ())
+    return ProofsReply(tuple(bounds), tuple(found), ())
 
 
 def groups(request: GroupsRequest) -> GroupsReply:

@@ -28,7 +28,7 @@ import org.apache.spark.util.ThreadUtils
 final class Footers {
   import Footers._
 
-  private val shapes = Interners.newWeakInterner[Map[ColumnKeys, Proven]]() // most files of a table have the same leaves
+  private val shapes = Interners.newWeakInterner[Map[ColumnSteps, Proven]]() // most files of a table have the same leaves
   private val files = Shared.cache[WeighedFooter](MaxLeaves)(_.weight) // by table, and name, size and time of a file
   private lazy val threads = ThreadUtils.newDaemonCachedThreadPool("delta-variant footers", AtOnce, keepAliveSeconds = 10)
 
@@ -80,50 +80,54 @@ object Footers {
   private val MaxLeaves = 400000L // in the cache
   private val Writer = "org.apache.spark.version" // a key of files that Spark or this package wrote
   private val Rebased = "org.apache.spark.legacyDateTime"
+  private val Element: Option[String] = None // a step of a path, which is a key or leads to any element of an array
   private val GroupFields = Set("metadata", "value", "typed_value") // VariantShredding, "Value Shredding"
 
   private final class WeighedFooter(val footer: Footer, val weight: Int)
 
   /** A path in a VARIANT column. */
-  private final case class ColumnKeys(column: Seq[String], keys: Seq[String])
+  private final case class ColumnSteps(column: Seq[String], steps: Seq[Option[String]])
 
   /** What is proven of the values at a path. */
   private sealed trait Proven
   private case object Anything extends Proven
   private case object ObjectOrJsonNull extends Proven // an object with typed fields only, or a JSON null
+  private case object ArrayOrJsonNull extends Proven // an array whose elements have different types, or a JSON null
   private final case class Typed(name: String) extends Proven // as LeafTypes names it
 
   /** What a footer proves: the types of typed columns that hold every value of their path. */
-  final class Footer private[Footers] (leaves: Map[ColumnKeys, Proven]) {
+  final class Footer private[Footers] (leaves: Map[ColumnSteps, Proven]) {
 
     /**
      * The type of a path's typed column (LeafTypes; it tells whether some rows have a JSON null instead). VOID if no row has
      * the path, and None if neither is proven.
      */
-    def typeOf(column: Seq[String], keys: Seq[String]): Option[String] =
-      keys.inits.map(some => some.size -> leaves.get(ColumnKeys(column, some))).collectFirst {
-        case (length, Some(proven)) => (length == keys.size, proven)
+    def typeOf(column: Seq[String], path: Seq[Messages.Step]): Option[String] = {
+      val steps = path.map(_.key)
+      steps.inits.map(some => some.size -> leaves.get(ColumnSteps(column, some))).collectFirst {
+        case (length, Some(proven)) => (length == steps.size, proven)
       }.flatMap {
         case (_, Anything) => None
         case (isWhole, _) if !isWhole => Some(LeafTypes.Void)
         case (_, Typed(name)) => Some(name)
         case _ => None
       }
+    }
 
     /** The bytes that Spark's estimates assume for a row in the typed columns of the file. */
-    def width: Int = leaves.values.collect { case Typed(name) => LeafTypes.size(name) }.sum
+    def width: Int = leaves.values.collect { case Typed(name) if !LeafTypes.isArray(name) => LeafTypes.size(name) }.sum
   }
 
   /**
    * The leaves of the VARIANT columns of one file. A path is proven if its `value`, and each `value` above it, holds at most
    * JSON nulls in every row group. In files of Spark and of this package those above may hold anything (VariantShredding,
-   * "Objects").
+   * "Arrays", "Objects").
    */
   private final class Leaves(footer: ParquetMetadata) {
-    private val leaves = mutable.Map.empty[ColumnKeys, Proven]
+    private val leaves = mutable.Map.empty[ColumnSteps, Proven]
     private val kept = footer.getFileMetaData.getKeyValueMetaData
     private val isTrusted =
-      kept.containsKey(Writer) // Spark or this package wrote the file: no `value` has a field that is typed
+      kept.containsKey(Writer) // Spark or this package wrote the file: no `value` has a field or an array that is typed
     private val isCorrected = isTrusted && !kept.containsKey(Rebased) // and its dates and times are not of another calendar
     private val some = mutable.Set.empty[Seq[String]] // paths of columns that may have a value
     private val others = mutable.Set.empty[Seq[String]] // and of those that may have a value other than a JSON null
@@ -137,7 +141,7 @@ object Footers {
     }
     addColumns(footer.getFileMetaData.getSchema, Nil)
 
-    def found: Map[ColumnKeys, Proven] = leaves.toMap
+    def found: Map[ColumnSteps, Proven] = leaves.toMap
 
     /** Whether both bounds are the one byte that encodes a JSON null (VariantEncoding, "Encoding types"). */
     private def isJsonNull(statistics: Statistics[_]): Boolean =
@@ -159,42 +163,65 @@ object Footers {
       }
 
     /** Adds the leaves of a group with `value` and `typed_value`. */
-    private def addLeaves(outer: GroupType, path: Seq[String], column: Seq[String], keys: Seq[String]): Unit = {
-      val place = ColumnKeys(column, keys)
+    private def addLeaves(outer: GroupType, path: Seq[String], column: Seq[String], steps: Seq[Option[String]]): Unit = {
+      val place = ColumnSteps(column, steps)
       leaves(place) = Anything
       val known = fields(outer).forall(field => GroupFields(field.getName)) && outer.containsField("typed_value")
       val hasResidual = outer.containsField("value") && some(path :+ "value")
       val isClosed = !hasResidual || !others(path :+ "value")
+      def of(name: String) = Typed(if (hasResidual) LeafTypes.withJsonNulls(name) else name)
       if (known) outer.getType("typed_value") match {
         case repeated if repeated.isRepetition(Type.Repetition.REPEATED) =>
         case leaf: PrimitiveType =>
-          if (isClosed)
-            typeName(leaf).foreach(name => leaves(place) = Typed(if (hasResidual) LeafTypes.withJsonNulls(name) else name))
+          if (isClosed) typeName(leaf, isElement = steps.contains(Element)).foreach(name => leaves(place) = of(name))
+        case _ if !isClosed && !isTrusted => // of another writer, whose `value` may hold typed fields and arrays too
         case list if list.getLogicalTypeAnnotation != null =>
-        case _ if !isClosed && !isTrusted => // an object of another writer, whose `value` may hold typed fields too
+          for (element <- elementOf(list)) {
+            val elements = steps :+ Element
+            addLeaves(element, path ++ Seq("typed_value", "list", "element"), column, elements)
+            if (isClosed) leaves(place) = leaves(ColumnSteps(column, elements)) match {
+              case Typed(name) => of(LeafTypes.array(name))
+              case _ => ArrayOrJsonNull
+            }
+          }
         case typed =>
           val inside = fields(typed.asGroupType)
           // Spark's reader does not distinguish names by case.
           if (inside.map(_.getName.toLowerCase(Locale.ROOT)).distinct.size == inside.size) {
             if (isClosed) leaves(place) = ObjectOrJsonNull
             for (field <- inside) {
-              val deeper = keys :+ field.getName
+              val deeper = steps :+ Some(field.getName)
               group(field) match {
                 case Some(inner) => addLeaves(inner, path :+ "typed_value" :+ field.getName, column, deeper)
-                case None => leaves(ColumnKeys(column, deeper)) = Anything
+                case None => leaves(ColumnSteps(column, deeper)) = Anything
               }
             }
           }
       }
     }
 
+    /** The group of the elements of a list; None if it is not a list of the form that writers have to use today. */
+    private def elementOf(list: Type): Option[GroupType] = list.getLogicalTypeAnnotation match {
+      case _: ListLogicalTypeAnnotation =>
+        for {
+          Seq(repeated) <- Some(fields(list.asGroupType))
+          if repeated.getName == "list" && repeated.isRepetition(Type.Repetition.REPEATED) && !repeated.isPrimitive
+          Seq(element) <- Some(fields(repeated.asGroupType)) if element.getName == "element"
+          inner <- group(element)
+        } yield inner
+      case _ => None
+    }
+
     /** The name of a leaf's type (LeafTypes); None for types that Spark would read or filter wrongly. */
-    private def typeName(leaf: PrimitiveType): Option[String] =
+    private def typeName(leaf: PrimitiveType, isElement: Boolean): Option[String] =
       (leaf.getLogicalTypeAnnotation, leaf.getPrimitiveTypeName) match {
         case (null, PrimitiveTypeName.BOOLEAN) => Some("boolean")
         case (null, PrimitiveTypeName.INT32) => Some("int")
         case (null, PrimitiveTypeName.INT64) => Some("bigint")
-        // FLOAT, DOUBLE: others' statistics and dictionaries lose NaN and zeros to Spark's filters (protocol/README.md, F5).
+        // Others' statistics and dictionaries lose NaN and zeros to Spark's filters, which elements do not have
+        // (protocol/README.md, F5).
+        case (null, PrimitiveTypeName.FLOAT) => Option.when(isElement)("float")
+        case (null, PrimitiveTypeName.DOUBLE) => Option.when(isElement)("double")
         case (null, _) => None
         case (_: StringLogicalTypeAnnotation, _) => Some("string")
         case (_: DateLogicalTypeAnnotation, _) => Option.when(isCorrected)("date")

@@ -2,13 +2,17 @@ package org.apache.spark.sql.delta.variant
 
 import org.apache.spark.sql.types._
 
-/** The types of typed columns, by their names in Spark SQL, which delta_variant/queries/casts uses too. */
+/**
+ * The types of typed columns, by their names in Spark SQL, which delta_variant/queries/casts uses too. The type of a column of
+ * arrays is that of its elements in an array.
+ */
 object LeafTypes {
 
   /** The type of a path that no row has. */
   val Void = "void"
 
   private val OrJsonNull = "?" // after a type: some rows have a JSON null at the path instead
+  private val Arrays = "array<(.+)>".r
   private val Decimals = raw"decimal\((\d+),(\d+)\)".r
   private val Decimal4 = 8
   private val Digits = Array(9, 18, 38) // of decimal4, decimal8, decimal16
@@ -63,6 +67,10 @@ object LeafTypes {
     case _ => None
   }
 
+  def array(name: String): String = s"array<${withoutJsonNulls(name)}>"
+
+  def isArray(name: String): Boolean = name.startsWith("array<")
+
   def withJsonNulls(name: String): String = name + OrJsonNull
 
   def hasJsonNulls(name: String): Boolean = name.endsWith(OrJsonNull)
@@ -74,6 +82,7 @@ object LeafTypes {
 
   /** The Spark type of that name. */
   def dataType(name: String): DataType = name match {
+    case Arrays(element) => ArrayType(dataType(element))
     case Decimals(digits, scale) => DecimalType(digits.toInt, scale.toInt)
     case _ => ByName(name)
   }

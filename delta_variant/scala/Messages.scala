@@ -275,8 +275,11 @@ object Messages {
   /** A use of a path, by its number, as a value of a type. */
   final case class PathUse(path: Int, `type`: String)
 
-  /** The keys of a path, and numbers of bounds: the one whose type is that of the typed column, and its smallest integer. */
-  final case class Proof(keys: Seq[String], leaf: Option[Int], range: Option[Int])
+  /** The steps of a path, and numbers of bounds: the one whose type is that of the typed column, and its smallest integer. */
+  final case class Proof(steps: Seq[Step], leaf: Option[Int], range: Option[Int])
+
+  /** A step of a path: the key of an object, or the index of an element. */
+  final case class Step(key: Option[String], index: Option[Int])
 
   /** Files in which the paths are in typed columns of the same types, and how many bytes they have. */
   final case class FileGroup(leaves: Seq[Leaf], bytes: Long)

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
+import scala.annotation.tailrec
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
@@ -18,9 +19,13 @@ import org.apache.spark.sql.types._
  * for every row anyway; otherwise as VARIANT, or, if all files are in one group, as the typed column itself, and the cast stays
  * where it was.
  *
- * @param keys of each path
+ * @param steps of each path
  */
-final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[String]], groups: Seq[TypedPlan.FileGroup]) {
+final class TypedPlan(
+    uses: Uses,
+    files: PlannedFiles,
+    steps: Map[PathOf, Seq[Messages.Step]],
+    groups: Seq[TypedPlan.FileGroup]) {
   import TypedPlan._
 
   private val alone: Option[TypedFiles] = groups match { // all files have the paths in columns of the same types
@@ -194,12 +199,14 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       column.withDataType(dataType(uses.refOf(column).get, group))
   }
 
-  /** The typed column of a path, in the struct in place of its Variant. */
+  /** The typed column of a path, or its elements in it, in the struct in place of its Variant. */
   private def leaf(variant: Expression, path: PathOf, group: TypedFiles): Expression =
     if (group.dataType(path) == NullType) Literal(null, NullType)
     else {
-      val typed = LogStatistics.field(variant, Typed)
-      val leaf = keys(path).foldLeft(typed)((struct, key) => LogStatistics.field(LogStatistics.field(struct, key), Typed))
+      val typed = steps(path).foldLeft(LogStatistics.field(variant, Typed)) { (column, step) =>
+        LogStatistics.field(inside(column, step), Typed)
+      }
+      val leaf = elements(typed)
       leaf.dataType match {
         // Spark's Parquet filters fail if a constant has more bytes than the file's decimals. A Coalesce gets no such filter.
         case decimal: DecimalType if decimal.precision > Decimal.MAX_LONG_DIGITS => Coalesce(Seq(leaf))
@@ -215,7 +222,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       val leaves = uses.paths.filter(path => path.variant == ref && group.dataType(path) != NullType)
       // `metadata` is NULL where the Variant is.
       if (leaves.isEmpty) new StructType().add(Metadata, BinaryType)
-      else nested(leaves.map(path => keys(path) -> group.dataType(path)).distinct)
+      else nested(leaves.map(path => leafOf(steps(path).map(_.key), group.dataType(path))).distinct)
     case struct: StructType =>
       StructType(struct.fields.zipWithIndex.map { case (field, number) =>
         field.copy(dataType = dataType(ref.field(number), group))
@@ -294,7 +301,7 @@ object TypedPlan {
   /** An expression on a typed column that gives what Spark's cast from VARIANT gives (delta_variant/queries/casts). */
   private def answer(column: Expression, use: Use, how: String): Expression =
     if (column.dataType == NullType) Literal(null, use.dataType)
-    else if (how == AsIs) column
+    else if (how == AsIs && column.dataType == use.dataType) column // one of arrays may be asked for without NULL elements
     else {
       val isCastable = Cast.canAnsiCast(column.dataType, use.dataType)
       val areIntegers = column.dataType.isInstanceOf[IntegralType] && use.dataType.isInstanceOf[IntegralType]
@@ -319,15 +326,43 @@ object TypedPlan {
     case _ => None
   }
 
-  /** The struct of a Variant in which these keys lead to typed columns. */
-  private def nested(leaves: Seq[(Seq[String], DataType)]): StructType = leaves match {
-    case Seq((Seq(), leaf)) => new StructType().add(Typed, leaf)
-    case _ =>
-      if (leaves.exists(_._1.isEmpty)) throw new IllegalStateException(s"a path has fields and a value: $leaves")
-      val fields = leaves.map(_._1.head).distinct.map { name =>
-        StructField(name, nested(leaves.collect { case (`name` +: keys, leaf) => keys -> leaf }))
+  /** The field or the element of a typed column to which a step leads. */
+  private def inside(column: Expression, step: Messages.Step): Expression = step match {
+    case Messages.Step(Some(key), _) => LogStatistics.field(column, key)
+    case Messages.Step(_, index) => GetArrayItem(column, Literal(index.get), failOnError = false)
+  }
+
+  /** The values of a typed column of arrays, each of whose elements is a struct with a typed column. Others stay as they are. */
+  private def elements(column: Expression): Expression = column.dataType match {
+    case ArrayType(struct: StructType, _) =>
+      val values = GetArrayStructFields(column, struct(Typed), struct.fieldIndex(Typed), struct.size, containsNull = true)
+      struct(Typed).dataType match {
+        case inner: ArrayType =>
+          val element = NamedLambdaVariable("element", inner, nullable = true)
+          ArrayTransform(values, LambdaFunction(elements(element), Seq(element)))
+        case _ => values
       }
-      new StructType().add(Typed, StructType(fields))
+    case _ => column
+  }
+
+  /** The steps to a leaf of Parquet: those to a column, and for an array one to its elements. An element has no key. */
+  @tailrec
+  private def leafOf(steps: Seq[Option[String]], column: DataType): (Seq[Option[String]], DataType) = column match {
+    case ArrayType(element, _) => leafOf(steps :+ None, element)
+    case leaf => steps -> leaf
+  }
+
+  /** The struct of a Variant in which these steps lead to typed columns. */
+  private def nested(leaves: Seq[(Seq[Option[String]], DataType)]): StructType = {
+    def after(step: Option[String]) = nested(leaves.collect { case (`step` +: steps, leaf) => steps -> leaf })
+    val typed = leaves.map(_._1.headOption).distinct match {
+      case Seq(None) if leaves.size == 1 => leaves.head._2
+      case Seq(Some(None)) => ArrayType(after(None))
+      case firsts if firsts.forall(_.exists(_.isDefined)) =>
+        StructType(firsts.flatten.flatten.map(key => StructField(key, after(Some(key)))))
+      case _ => throw new IllegalStateException(s"a path has columns of several kinds: $leaves")
+    }
+    new StructType().add(Typed, typed)
   }
 
   private def withTypes(schema: StructType)(dataType: StructField => DataType): StructType =
@@ -356,6 +391,7 @@ object TypedPlan {
   private def named(struct: StructType): StructType = StructType(struct.fields.map { field =>
     val dataType = field.dataType match {
       case inner: StructType => named(inner)
+      case ArrayType(inner: StructType, containsNull) => ArrayType(named(inner), containsNull)
       case other => other
     }
     val names = new MetadataBuilder().putLong(s"${Mapping}id", 0).putString(s"${Mapping}physicalName", field.name).build()

@@ -134,8 +134,8 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
           val all = fileGroups.iterator.map { case (proven, some) =>
             ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head))
           }
-          val keys = paths.zip(reply.proofs.map(_.keys)).toMap
-          replaced(all.toIndexedSeq, others.toSeq, keys, outcome.copy(paths = described))
+          val steps = paths.zip(reply.proofs.map(_.steps)).toMap
+          replaced(all.toIndexedSeq, others.toSeq, steps, outcome.copy(paths = described))
       }
     }
 
@@ -174,15 +174,17 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
     /** Sets the types that footers prove where the log proves none. Returns the footers by file. */
     private def proveByFooters(reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Map[Int, Footer] = {
       val columns = paths.map(column)
-      // For a path that is requested as VARIANT, a JSON null is not NULL.
-      val nullsCount = uses.ofPaths.filter(_.dataType == VariantType).flatMap(_.pathOf).map(uses.number).toSet
+      // In a path that is requested as VARIANT, or as an array of them, a JSON null is not NULL.
+      val variants =
+        uses.ofPaths.filter(_.dataType.existsRecursively(_ == VariantType)).flatMap(_.pathOf).map(uses.number).toSet
       val unproven = files.all.indices.filterNot(proven(_).isWhole)
       val read =
         Shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
       for {
         (file, Some(footer)) <- unproven.zip(read)
         (proof, path) <- reply.proofs.zipWithIndex if proven(file).types(path) == null
-        name <- footer.typeOf(columns(path), proof.keys) if !(nullsCount(path) && LeafTypes.hasJsonNulls(name))
+        name <- footer.typeOf(columns(path), proof.steps)
+        if !(variants(path) && (LeafTypes.hasJsonNulls(name) || LeafTypes.isArray(name)))
       } proven(file).types(path) = LeafTypes.withoutJsonNulls(name)
       unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap
     }
@@ -190,7 +192,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
     private def replaced(
         fileGroups: IndexedSeq[ProvenFiles],
         others: Seq[AddFile],
-        keys: Map[PathOf, Seq[String]],
+        steps: Map[PathOf, Seq[Messages.Step]],
         outcome: Messages.Reading): LogicalPlan = {
       val groups =
         if (fileGroups.isEmpty) Nil
@@ -207,7 +209,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
         else if (all.size > 1 && !files.isCommand && uses.dependsOnPartitions) {
           (plan, Nil, outcome.copy(reasons = Seq("the query's rows depend on how they are spread over partitions")))
         } else {
-          val (result, relations) = new TypedPlan(uses, files, keys, all).plan
+          val (result, relations) = new TypedPlan(uses, files, steps, all).plan
           (result, relations, outcome.copy(typed = typed.map(_.files.size).sum))
         }
       relations.foreach(Outcomes.copy(scan, _, Outcomes.Skipping))

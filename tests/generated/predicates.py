@@ -13,11 +13,13 @@ import numpy as np
 import pyspark
 from packaging.version import Version
 
+from delta_variant.paths import steps
 from tests.generated.values import POSITIONS, STYLES, Spot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from delta_variant.paths import Keys
     from tests.generated.tables import Table
 
 
@@ -115,27 +117,30 @@ class Predicates:
     def get(self, spot: Spot, kind: str) -> Sql:
         rng, kind = self.rng, self.type(kind)
         name, keys = spot.column, spot.keys
-        simple = all(key.isascii() and key.isidentifier() for key in keys)
+        simple = all(isinstance(key, int) or (key.isascii() and key.isidentifier()) for key in keys)
         if simple and keys and HAS_PATHS and rng.random() < 0.5:
-            found = f"{name}:{'.'.join(keys)}"
+            found = f"{name}:{steps(keys)}"
         elif not keys:
             found = name
         else:
             if len(keys) > 1 and rng.random() < 0.3:
                 name, keys = f"variant_get({name}, {self.steps(keys[:1])}, 'variant')", keys[1:]
-            steps = self.steps(keys)
+            path = self.steps(keys)
             form = rng.randrange(3)
             if form == 0:
-                return Sql(f"variant_get({name}, {steps}, '{kind}')", f"try_variant_get({name}, {steps}, '{kind}')")
+                return Sql(f"variant_get({name}, {path}, '{kind}')", f"try_variant_get({name}, {path}, '{kind}')")
             if form == 1:
-                return Sql.of("{}", f"try_variant_get({name}, {steps}, '{kind}')")
-            found = f"variant_get({name}, {steps}, 'variant')"
+                return Sql.of("{}", f"try_variant_get({name}, {path}, '{kind}')")
+            found = f"variant_get({name}, {path}, 'variant')"
         safe = f"try_cast({found} as {kind})"
         return Sql(rng.choice([f"{found}::{kind}", f"cast({found} as {kind})", safe]), safe)
 
-    def steps(self, keys: Sequence[str]) -> str:
+    def steps(self, keys: Keys) -> str:
         text = "$"
         for key in keys:
+            if isinstance(key, int):
+                text += f"[{key}]"
+                continue
             quote = '"' if "'" in key else self.rng.choice("\"'")
             dotted = not set(".[") & set(key) and self.rng.random() < 0.6
             text += f".{key}" if dotted else f"[{quote}{key}{quote}]"

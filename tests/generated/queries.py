@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import takewhile
 
-from tests.generated.predicates import Predicates, Sql
+from tests.generated.predicates import NATURAL, TYPES, Predicates, Sql
 from tests.generated.tables import Table
 
 _COLUMN = re.compile(r"(?<![\w.$'\"])(v|s|id|p)(?=[.:,)\s]|$)")
@@ -26,10 +28,22 @@ class Queries:
     def value(self, alias: str = "t") -> str:
         """A path read as some type and cast to string, so that rows can be compared; or the Variant at the path."""
         rng = self.rng
+        if rng.random() < 0.1:
+            return f"cast({self.array(alias)} as string)"
         spot = rng.choice(self.table.spots)
         if rng.random() < 0.15:
             return self._of(alias, self.predicates.get(spot, "variant").asked)
         return f"cast({self.scalar(alias)} as string)"
+
+    def array(self, alias: str) -> str:
+        """An array read as an array of some type, with a cast that can fail or not."""
+        spot = self.rng.choice(self.table.elements)
+        kind = self.rng.choice(NATURAL[spot.kind] if self.rng.random() < 0.8 else TYPES)
+        depth = sum(isinstance(key, int) for key in spot.keys)
+        above = tuple(takewhile(lambda key: isinstance(key, str), spot.keys))
+        asked = "array<" * depth + self.predicates.type(kind) + ">" * depth
+        operand = self.predicates.get(replace(spot, keys=above), asked)
+        return self._of(alias, operand.asked if self.rng.random() < 0.2 else operand.safe)
 
     def scalar(self, alias: str = "t") -> str:
         operand, _, _ = self.predicates.operand()

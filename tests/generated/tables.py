@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,27 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from delta_variant.paths import Keys
+
 
 LARGE = 6  # one table in six has large files too
 PUSH = "spark.sql.variant.pushVariantIntoScan"
 
 
-KEYS = [("a",), ("b",), ("c",), ("o", "x"), ("o", "y"), ("k.d",), ("it's",), ("é b",), ("back\\slash", "\u0007"), ()]
+ELEMENTS: list[Keys] = [("d", 0), ("e", 0, "x"), ("f", 0, 1)]
+"""Paths through arrays. Each is in a table once more with the next index, and values of the same kind."""
+KEYS: list[Keys] = [
+    ("a",),
+    ("b",),
+    ("c",),
+    ("o", "x"),
+    ("o", "y"),
+    ("k.d",),
+    ("it's",),
+    ("é b",),
+    ("back\\slash", "\u0007"),
+    (),
+]
 LATE = ("late",)  # a path of large files only
 HEAD, TAIL, DISTINCT = 4200, 300, 60  # rows of a large file: delta-spark looks at 4,096 to choose a schema
 RATES: Sequence[Sequence[float]] = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.2), (*[0] * 8, 0.15))
@@ -70,6 +85,7 @@ class Table:
     rng: random.Random = field(init=False)
     settings: dict[str, str] = field(init=False)
     spots: list[Spot] = field(init=False)
+    elements: list[Spot] = field(init=False)  # those of the spots that are in arrays
     history: list[str] = field(default_factory=list)
     rows: int = 0
     files: int = 0
@@ -86,11 +102,16 @@ class Table:
             READS_SHREDDED: "true",  # which is not the default of Spark 4.0
             **SMALL,
         }
-        self.spots = [
+        spots = [
             Spot(name, keys, rng.choice(self.kinds or (KINDS[:-2] if rng.random() < 0.9 else KINDS[-2:])), *self._grid())
-            for name, some in (("v", [*KEYS, LATE]), ("s.w", KEYS[:4:3]))
+            for name, some in (("v", [*KEYS, LATE, *ELEMENTS]), ("s.w", [*KEYS[:4:3], ELEMENTS[0]]))
             for keys in some
         ]
+        self.elements = [spot for spot in spots if spot.is_element]
+        self.elements += [
+            replace(spot, keys=tuple(key + 1 if isinstance(key, int) else key for key in spot.keys)) for spot in self.elements
+        ]
+        self.spots = [spot for spot in spots if not spot.is_element] + self.elements
 
     def _grid(self) -> tuple[int, int, str, str]:
         rng = self.rng
@@ -141,7 +162,8 @@ class Table:
         for writer in [*writers[:1], "native"] * self.large:
             self._append(session, writer, 1, shredded=True, large=True)
         if self.seed % 2:
-            paths = [f"{spot.column}:$" + "".join(map(_step, spot.keys)) for spot in self.spots]
+            objects = [spot for spot in self.spots if not spot.is_element]
+            paths = [f"{spot.column}:$" + "".join(map(_step, map(str, spot.keys))) for spot in objects]
             indexed = dv.VariantTable.forPath(session, self.path).analyze(bloom=paths, budget=1.0).indexed
             self.history.append(f"index: {indexed}")
             assert indexed.filters or (SHREDS_NOTHING and indexed.no_room), f"seed {self.seed}: {self.history}"
@@ -259,9 +281,15 @@ def _step(key: str) -> str:
     return f'["{key}"]' if "'" in key else f"['{key}']"
 
 
-def _put(document: Any, keys: tuple[str, ...], value: Any) -> Any:
+def _put(document: Any, keys: Keys, value: Any) -> Any:
     if not keys:
         return value
-    if not isinstance(document, dict):
-        return document
-    return {**document, keys[0]: _put(document.get(keys[0], {}), keys[1:], value)}
+    first, *rest = keys
+    container: Any = [] if rest and isinstance(rest[0], int) else {}
+    if isinstance(first, int) and isinstance(document, list):
+        elements = [*document, *[None] * (first - len(document)), *[container] * (first >= len(document))]
+        elements[first] = _put(elements[first], tuple(rest), value)
+        return elements
+    if isinstance(first, str) and isinstance(document, dict):
+        return {**document, first: _put(document.get(first, container), tuple(rest), value)}
+    return document

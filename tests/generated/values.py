@@ -14,6 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from delta_variant.paths import Keys
+
 
 POSITIONS = 180
 _MOMENTS = [
@@ -85,12 +87,17 @@ class Spot:
     """A path of a table. Each kind has a value for each position from 0 to 179, ascending if the kind has an order."""
 
     column: str
-    keys: tuple[str, ...]
+    keys: Keys
     kind: str
     scale: int
     minutes: int
     style: str
     spelling: str
+
+    @property
+    def is_element(self) -> bool:
+        """Whether the path goes through an array. Such paths have neither bounds nor an index."""
+        return any(isinstance(key, int) for key in self.keys)
 
     def moment(self, at: int) -> dt.datetime:
         return _MOMENTS[at // _STEPS] + dt.timedelta(minutes=self.minutes * (at % _STEPS))

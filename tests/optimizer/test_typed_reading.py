@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, LongType
 
 import delta_variant as dv
-from delta_variant import explanation
+from delta_variant import explanation, jvm
 from delta_variant.messages import FileGroup, GroupsRequest, Leaf, PathUse
 from delta_variant.queries.casts import reading
 from delta_variant.queries.typed import MAX_GROUPS, groups
@@ -333,12 +335,17 @@ RESIDUALS = {  # rows; the paths that are proven; other paths that are proven if
 
 @pytest.fixture(scope="module")
 def residuals(spark, tmp_path_factory) -> Callable[[str, bool], str]:
-    """A view of the file of a case of RESIDUALS, without statistics and tags: a file of a known writer, or of another."""
+    """A view of the file of a case of RESIDUALS."""
     shape = pa.struct([("a", pa.int32()), ("o", pa.struct([("b", pa.string())]))])
     path = tmp_path_factory.mktemp("residuals") / "t"
-    listed = [(number, row) for number, (rows, _, _) in enumerate(RESIDUALS.values()) for row in rows]
-    ids, cases = pa.array(range(len(listed)), pa.int64()), pa.array([number for number, _ in listed], pa.int32())
-    dv.parquet.write_table(pa.table({"id": ids, "p": cases, "v": column([row for _, row in listed])}), f"{path}.parquet")
+    return cases(spark, path, {case: rows for case, (rows, _, _) in RESIDUALS.items()}, shape)
+
+
+def cases(spark: SparkSession, path: Path, listed: dict[str, list[Any]], shape: pa.DataType) -> Callable[[str, bool], str]:
+    """Views of files without statistics and tags. By the case whose rows it has, and whether its writer is known."""
+    rows = [(number, row) for number, some in enumerate(listed.values()) for row in some]
+    ids, numbers = pa.array(range(len(rows)), pa.int64()), pa.array([number for number, _ in rows], pa.int32())
+    dv.parquet.write_table(pa.table({"id": ids, "p": numbers, "v": column([row for _, row in rows])}), f"{path}.parquet")
     source = spark.read.parquet(f"{path}.parquet").coalesce(1)
     dv.write(source, path, partition_by=["p"], shred={"v": shape})
     table = unmarked(spark, path)
@@ -349,13 +356,13 @@ def residuals(spark, tmp_path_factory) -> Callable[[str, bool], str]:
         assert b"org.apache.spark.version" in data
         other = str(Path(add["path"]).with_name(f"other-{Path(add['path']).name}"))
         Path(table, other).write_bytes(data.replace(b"org.apache.spark.version", b"com.example.tool.version"))
-        partition = {"p": str(int(add["partitionValues"]["p"]) + len(RESIDUALS))}
+        partition = {"p": str(int(add["partitionValues"]["p"]) + len(listed))}
         actions.append({"add": {**add, "path": other, "partitionValues": partition}})
-    assert len(actions) > 2 * len(RESIDUALS)
+    assert len(actions) > 2 * len(listed)
     log.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
     def view(case: str, known: bool) -> str:
-        partition = list(RESIDUALS).index(case) + len(RESIDUALS) * (not known)
+        partition = list(listed).index(case) + len(listed) * (not known)
         return viewed(spark, f"select id, v from delta.`{table}` where p = {partition}")
 
     return functools.cache(view)
@@ -467,6 +474,130 @@ def expected_share(df: Any, table: Path) -> float:
     """The size that Spark estimates for a query, as a share of the table's files."""
     expected = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return expected / sum(file.stat().st_size for file in table.glob("*.parquet"))
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def arrays(spark, tmp_path_factory) -> str:
+    """A file with an array for each type. Rows have zero to three elements, some of them NULL, or no arrays."""
+    path = tmp_path_factory.mktemp("arrays") / "t"
+    longest = max(len(some) for _, some in VALUES.values())
+    rows: list[Any] = [
+        {key: [some[(row + at) % len(some)] for at in range(row % 4)] for key, (_, some) in VALUES.items()}
+        for row in range(longest + 1)
+    ]
+    rows += [{key: [None, some[0]] for key, (_, some) in VALUES.items()}, dict.fromkeys(VALUES), {}, "SQL NULL"]
+    return made(spark, path, [rows], pa.struct([(key, pa.list_(kind)) for key, (kind, _) in VALUES.items()]))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("key", VALUES)
+def test_arrays_of_every_type(spark, arrays, footers, key):
+    """From an array of any type, an element, a missing one, and all of them as an array are what Spark's scan gives (T6)."""
+    gets = [
+        f"cast(try_variant_get(v, '$.{key}{step}', '{form.format(asked)}') as string)"
+        for asked in asked_of(key)
+        if asked != "variant"
+        for step, form in (("[1]", "{}"), ("[3]", "{}"), ("", "{}"), ("", "array<{}>"))
+    ]
+    both(spark, f"select id, {', '.join(gets)} from delta.`{arrays}`", typed=1)
+    for get in (f"v:{key}", f"v:{key}[0]", f"v:{key}::array<variant>"):  # a JSON null is not NULL
+        both(spark, f"select {get} from delta.`{arrays}`", typed=0)
+
+
+@pytest.mark.spark
+def test_errors_in_arrays_are_those_of_sparks_scan(spark, arrays, footers):
+    """A cast that fails for an element fails for an array of it too, and not for rows that a filter excludes (T5, T6)."""
+    spark.sparkContext.setLogLevel("OFF")
+    for number, asked in enumerate(("int", "date", "decimal(5,1)")):
+        for get in (f"v:string[1]::{asked}", f"v:string::array<{asked}>", f"v:int[0]::array<{asked}>"):
+            query = f"select {get} from delta.`{arrays}` where "
+            assert "INVALID_VARIANT_CAST" in both(spark, query + "id < 100", typed=1)
+            assert both(spark, query + f"v:string[1]::string is null and id < {5 + number}", typed=1) is not None
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+OF_ARRAYS = {  # paths, and the types asked for
+    **dict.fromkeys(("t[0]", "t[0].x", "t.x", "m[0][1]", "o[0].x", "o[0].t[0]", "o[0].z", "z[0]"), "string"),
+    **dict.fromkeys(("t", "m[2]", "o[0].t"), "array<string>"),
+    "m": "array<array<int>>",
+}
+ELEMENTS = {  # rows; the paths that are proven; other paths that are proven if the writer is known
+    "all typed": (
+        [{"t": ["a", None], "m": [[1, 2], [], [3]], "o": [{"x": 1, "t": ["b"]}, {"x": 2}]}, {"t": [], "o": []}, {"t": None}],
+        {*OF_ARRAYS},
+        set(),
+    ),
+    "another type": ([{"t": ["a", 5], "o": [{"x": "1", "t": [5]}], "m": [[1], 5]}], {"t.x", "o[0].z", "z[0]"}, {"m[0][1]"}),
+    "no array": (
+        [{"t": "a", "m": [5], "o": {"x": 1}}, {"t": ["a"], "m": 5}],
+        {"z[0]"},
+        {"t[0]", "t[0].x", "m[0][1]", "o[0].x", "o[0].t", "o[0].t[0]", "o[0].z"},
+    ),
+    "another field": (
+        [{"t": ["a"], "o": [{"x": 1, "z": 2}]}],
+        {"t", "t[0]", "t[0].x", "t.x", "m", "m[2]", "m[0][1]", "z[0]"},
+        {"o[0].x", "o[0].t", "o[0].t[0]"},
+    ),
+    "no object above": ([{"t": ["a"]}, ["b"], 5], set(), OF_ARRAYS.keys() - {"z[0]"}),
+}
+
+
+@pytest.fixture(scope="module")
+def elements(spark, tmp_path_factory) -> Callable[[str, bool], str]:
+    """A view of the file of a case of ELEMENTS."""
+    inner = pa.struct([("x", pa.int32()), ("t", pa.list_(pa.string()))])
+    shape = pa.struct([("t", pa.list_(pa.string())), ("m", pa.list_(pa.list_(pa.int8()))), ("o", pa.list_(inner))])
+    path = tmp_path_factory.mktemp("elements") / "t"
+    return cases(spark, path, {case: rows for case, (rows, _, _) in ELEMENTS.items()}, shape)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("known", [True, False], ids=["known writer", "any writer"])
+def test_what_footers_prove_of_arrays(spark, elements, footers, known):
+    """A footer proves a path through arrays by all `value` columns on the way, those of elements included. If the writer is
+    known, those above the path may hold values of other types and other fields (T3, T6)."""
+    branches: list[str] = []
+    expected: list[int | None] = []
+    for case, (_, always, more) in ELEMENTS.items():
+        for path, asked in OF_ARRAYS.items():
+            get = f"cast(try_variant_get(v, '$.{path}', '{asked}') as string)"
+            branches.append(f"select {len(branches)} q, id, {get} from {elements(case, known)}")
+            expected.append(int(path in (always | more if known else always)))
+    assert isinstance(both(spark, " union all ".join(branches), typed=expected), list)
+
+
+@pytest.mark.spark
+def test_arrays_of_other_writers(spark, tmp_path, footers):
+    """Arrays that delta-spark shredded are read from typed columns, those at the root and of mapped columns too. Lists in the
+    form of old Hive versions are left to Spark's scan (T6)."""
+    queries = [
+        "select id, v:t[1]::string, v:o[0].x::bigint, v:t::array<string> from {}",
+        "select explode(v:m[1]::array<int>), v:m::array<array<int>> from {} where array_contains(v:t::array<string>, 'a7')",
+        "select id, variant_get(w, '$[2]', 'int'), w::array<int> from {}",
+    ]
+    columns = 'parse_json(\'{"t": ["a\' || id || \'", "b"], "m": [[1], [\' || id || \', 2]], "o": [{"x": 1}]}\') v'
+    source = spark.range(0, 20, 1, 1).selectExpr("id", columns, "parse_json('[1, 2, ' || id || ']') w")
+    for mode, legacy in (("none", False), ("name", False), ("none", True)):
+        table = tmp_path / f"{mode}-{legacy}"
+        properties = {"delta.enableVariantShredding": "true", "delta.columnMapping.mode": mode}
+        with deltas_own_files(spark), jvm.settings(spark, {"spark.sql.parquet.writeLegacyFormat": str(legacy).lower()}):
+            source.write.format("delta").options(**properties).save(str(table))
+        found = together(spark, (query.format(f"delta.`{table}`") for query in queries))
+        assert [scan.files_typed for [scan] in found] == [int(not legacy)] * len(queries)
+
+
+@pytest.mark.spark
+def test_elements_that_may_not_be_null(spark, arrays, footers):
+    """An array can be asked for with a type that excludes NULL elements, which no SQL text can name."""
+    asked, found = ArrayType(LongType(), containsNull=False), []
+    for typed in ("false", "true"):
+        spark.conf.set(TYPED, typed)
+        table = spark.table(viewed(spark, f"select id, v from delta.`{arrays}` where id < 8"))
+        found.append(outcome(table.select(F.expr("v:bigint").try_cast(asked))))
+    assert found[0] == found[1]
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
@@ -581,7 +712,7 @@ LEFT = [
 
 @pytest.mark.spark
 def test_what_is_left_to_sparks_scan(spark, typed):
-    """Objects, arrays, whole Variants and unproven paths are left to Spark's scan, and the plan has no typed column (T4)."""
+    """Objects, whole Variants and unproven paths are left to Spark's scan, and the plan has no typed column (T4)."""
     queries = [query.format(f"delta.`{typed}`") for query in LEFT]
     for query, [scan] in zip(queries, together(spark, queries), strict=True):
         assert scan.files_typed == 0, query

@@ -69,6 +69,7 @@ _CELLS: Final = {
     for (row, _, *cells), kernels in zip(_LINES[::2], _LINES[1::2], strict=True)
     for column, cell, kernel in zip(_COLUMNS, cells, kernels, strict=True)
 }
+_ARRAY: Final = "array<"
 _READ: Final = {"safe": SAFE, "checked": CHECKED}
 KINDS: Final = {row: (bound.rstrip("*"), bound.endswith("*")) for row, bound, *_ in _LINES[::2] if bound != "-"}
 """Row of the table → the type of its bounds, and whether they count only in files with the marker."""
@@ -110,7 +111,8 @@ def kernel_of(source: pa.DataType, target: pa.DataType) -> str:
 
 
 def reading(column: str, requested: str, room: str | None = None) -> str:
-    """How a column of one Spark type answers a use that requests another: AS_IS, SAFE, CHECKED or BY_VARIANT.
+    """How a column of one Spark type answers a use that requests another: AS_IS, SAFE, CHECKED or BY_VARIANT. A cast of arrays
+    is made element by element.
 
     `column` is `void` for a path that no row has. `room` is the smallest integer type that holds all values of the column, if
     that is known.
@@ -120,6 +122,9 @@ def reading(column: str, requested: str, room: str | None = None) -> str:
     """
     if column in {requested, "void"}:
         return AS_IS
+    if column.startswith(_ARRAY) and requested.startswith(_ARRAY):
+        # A cast in TRY mode would not tell an element that it makes NULL from one that is NULL.
+        return SAFE if reading(column[len(_ARRAY) : -1], requested[len(_ARRAY) : -1]) in {AS_IS, SAFE} else BY_VARIANT
     if room in t.INTEGERS and requested in t.INTEGERS:
         return SAFE if _has_room(room, requested) else CHECKED
     cell = _pair(column.partition(" ")[0], requested.partition(" ")[0])[0].lstrip("<")
