@@ -25,8 +25,8 @@ pytestmark = pytest.mark.spark
 ROWS = 40_000  # enough for files that are shredded
 SHREDDED = "TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
 DOCUMENTS = (
-    f"SELECT id, parse_json(to_json(named_struct('n', id, 's', concat('text ', id), 'x', id % 7, 'o', struct(id % 3 AS k)))) v "
-    f"FROM range({ROWS})"
+    "SELECT id, parse_json(to_json(named_struct('n', id, 's', concat('text ', id), 'x', id % 7, 'o', struct(id % 3 AS k), "
+    f"'t', array('a', concat('b', id % 5))))) v FROM range({ROWS})"
 )
 QUERIES = [
     "SELECT id FROM {} WHERE v:n::bigint = 5",
@@ -37,6 +37,7 @@ QUERIES = [
     "SELECT v:o.k::int k, max(v:s::string) FROM {} WHERE v:n::bigint >= 3000 GROUP BY ALL ORDER BY k",
     "SELECT id, cast(v AS string) AS text FROM {} ORDER BY v:n::bigint DESC LIMIT 3",
     "SELECT a.id FROM {0} a JOIN (VALUES (7), (8)) b(n) ON a.v:n::bigint = b.n ORDER BY a.id",
+    "SELECT v:t[1]::string t, count(*), max(size(v:t::array<string>)) FROM {} GROUP BY ALL ORDER BY t",
 ]
 
 
@@ -44,7 +45,7 @@ def asked(text):
     """A statement, for Spark before 4.1 without `v:a.b::type`."""
     if pyspark.__version__ >= "4.1":
         return text
-    return re.sub(r"((?:\w+\.)?v):([\w.]+)::(\w+)", r"variant_get(\1, '$.\2', '\3')", text)
+    return re.sub(r"((?:\w+\.)?v):([\w.\[\]]+)::([\w<>]+)", r"variant_get(\1, '$.\2', '\3')", text)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,10 @@ def test_insert(enabled, table, expected):
     assert answers(enabled, table) == expected
     assert opened(enabled, QUERIES[0].format(table)) == (1, 1)
     assert opened(enabled, QUERIES[2].format(table)) == (8, 8)
+    enabled.conf.set("spark.delta_variant.footerBytes", "0")
+    assert opened(enabled, QUERIES[-1].format(table)) == (8, 8)
+    assert answers(enabled, table, QUERIES[-1:]) == expected[-1:]
+    enabled.conf.unset("spark.delta_variant.footerBytes")
 
 
 @pytest.mark.parametrize("vectors", [False, True], ids=["copies", "deletion vectors"])
