@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 import delta_variant as dv
 from delta_variant.constants import READS_SHREDDED
+from delta_variant.paths import object_keys
 from delta_variant.schema import infer
 from tests.generated.predicates import Predicates
 from tests.generated.values import EXTREMES, KINDS, OTHERS, POSITIONS, SCALES, SPELLINGS, STYLES, Spot
@@ -162,8 +163,8 @@ class Table:
         for writer in [*writers[:1], "native"] * self.large:
             self._append(session, writer, 1, shredded=True, large=True)
         if self.seed % 2:
-            objects = [spot for spot in self.spots if not spot.is_element]
-            paths = [f"{spot.column}:$" + "".join(map(_step, map(str, spot.keys))) for spot in objects]
+            objects = [(spot.column, keys) for spot in self.spots if (keys := object_keys(spot.keys)) is not None]
+            paths = [f"{name}:$" + "".join(map(_step, keys)) for name, keys in objects]
             indexed = dv.VariantTable.forPath(session, self.path).analyze(bloom=paths, budget=1.0).indexed
             self.history.append(f"index: {indexed}")
             assert indexed.filters or (SHREDS_NOTHING and indexed.no_room), f"seed {self.seed}: {self.history}"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from delta_variant.paths import object_keys
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -97,7 +99,7 @@ class Spot:
     @property
     def is_element(self) -> bool:
         """Whether the path goes through an array. Such paths have neither bounds nor an index."""
-        return any(isinstance(key, int) for key in self.keys)
+        return object_keys(self.keys) is None
 
     def moment(self, at: int) -> dt.datetime:
         return _MOMENTS[at // _STEPS] + dt.timedelta(minutes=self.minutes * (at % _STEPS))
