@@ -135,11 +135,10 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
         differs = F.col("schema").isNull() | _can_be_closed(chosen.features)
     else:
         differs = is_shredded()
-    sizes = {row.path: row.size for row in files.select("path", "size").collect()}
-    states = (
-        inspected(table, list(sizes)).groupBy("file").agg(F.bool_or(differs).alias("differs"), F.max("error").alias("error"))
-    )
-    rows = states.collect()
+    with jvm.delta_errors(f"reading the files of {table.name}"):
+        sizes = {row.path: row.size for row in files.select("path", "size").collect()}
+        states = inspected(table, list(sizes)).groupBy("file")
+        rows = states.agg(F.bool_or(differs).alias("differs"), F.max("error").alias("error")).collect()
     for row in rows:
         if row.error is not None:
             raise TableError(f"{table.name} has a file that cannot be read, {row.file}: {row.error}")

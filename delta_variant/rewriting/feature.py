@@ -68,5 +68,6 @@ def _traces(table: Table, snapshot: Any) -> list[str]:
         bounded = reduce(or_, (field.isNotNull() for field in fields), F.lit(False))
         files = DataFrame(statistics.files(), table.spark)
         found = {row.path: row.bounded for row in files.select("path", bounded.alias("bounded")).collect()}
-    shredded = inspected(table, list(found)).where(is_shredded()).select("file").distinct().collect()
+    with jvm.delta_errors(f"reading the files of {table.name}"):
+        shredded = inspected(table, list(found)).where(is_shredded()).select("file").distinct().collect()
     return sorted({*(path for path, has_bounds in found.items() if has_bounds), *(row.file for row in shredded)})

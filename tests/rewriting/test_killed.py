@@ -1,7 +1,8 @@
-"""Long operations that are killed in the middle: each leaves a whole table, and the next call does what is left.
+"""Long operations that are killed in the middle: each leaves a whole table, and the next call does what is left. The same for
+calls whose Python workers are killed.
 
-One process has all of them in its threads and is killed when each has made some of its commits: to start Spark takes longer
-than any of them.
+In the first test one process has all operations in its threads and is killed when each has made some of its commits: to start
+Spark takes longer than any of them.
 """
 
 from __future__ import annotations
@@ -11,17 +12,27 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError
 
 import delta_variant as dv
 from delta_variant import parquet, stats
+from delta_variant.errors import TableError
 from tests import sources
 from tests.analysis import indexed, tables
 from tests.contents import canonical, read
 from tests.logs import live
-from tests.support import INTERPRETED, forget, share
+from tests.support import INTERPRETED, deltas_own_files, forget, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
@@ -130,3 +141,43 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
     assert sources.ids(spark, paths["reload"]) == after
     cut = {(f"{n:03}.json", 2, sources.lines(n + 11, n + 12, bad=(n + 11,)).rstrip("\n")): 1 for n in range(0, 300, 50)}
     assert sources.bad_lines(spark, paths["reload_bad"]) == cut
+
+
+@contextmanager
+def killed_workers(spark: SparkSession) -> Iterator[None]:
+    """Kills the Python workers of the session's tasks as long as the block runs."""
+    ended = threading.Event()
+
+    def kill() -> None:
+        while not ended.wait(0.02):
+            with suppress(Py4JError):  # a process has ended meanwhile
+                for daemon in spark._jvm.java.lang.ProcessHandle.current().children().toArray():
+                    for worker in daemon.children().toArray():
+                        worker.destroyForcibly()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_killed_workers(spark, tmp_path):
+    """If the Python workers of a call are killed, the caller gets a TableError, the table stays as it is, and the next call
+    succeeds."""
+    path = tmp_path / "t"
+    with deltas_own_files(spark):
+        rows = spark.range(0, 60, 1, 2).selectExpr("id n", "parse_json('{\"n\": ' || id || '}') v")
+        rows.write.format("delta").save(str(path))
+    spark.sql(f"alter table delta.`{path}` set tblproperties ('delta.enableVariantShredding' = 'true')")
+    rows, files = tables.rows_of(spark, path), live(path)
+    table = dv.VariantTable.forPath(spark, str(path))
+    for call in (table.shred, table.unshred):
+        with killed_workers(spark), pytest.raises(TableError, match=r"reading the files of .* failed: .*"):
+            call()
+        assert live(path) == files
+        call()
+        assert tables.rows_of(spark, path) == rows
+        files = live(path)
