@@ -27,7 +27,13 @@ COLUMNS = {
     "size": "v:payload.size::int",
     "commits": "v:payload.commits::array<struct<sha string, n int>>",
 }
-ELEMENTS = {"sha": ("v:payload.commits[0].sha::string", "commits[0].sha"), "n": ("v:payload.commits[0].n::int", "commits[0].n")}
+ELEMENTS = {
+    "sha": ("v:payload.commits[0].sha::string", "commits[0].sha"),
+    "n": ("v:payload.commits[0].n::int", "commits[0].n"),
+    "each": ("variant_explode(v:payload.commits) AS e", "explode(commits) AS e(value)"),
+    "each sha": ("e.value:sha::string", "e.value.sha"),
+    "each n": ("e.value:n::int", "e.value.n"),
+}
 """Elements of arrays, as a path and of an ordinary column."""
 QUERIES = {
     "sum": "SELECT sum({amount}) FROM {table}",
@@ -38,6 +44,7 @@ QUERIES = {
     "join": "SELECT count(*) FROM {table} a JOIN (SELECT DISTINCT {id} i FROM {table} WHERE {size} = 7) b ON {id} = b.i",
     "extremes": "SELECT min({id}), max({amount}), count(*) FROM {table}",
     "element": "SELECT sum({n}), min({sha}) FROM {table}",
+    "exploded": "SELECT sum({each n}), min({each sha}), count(*) FROM {table}, LATERAL {each}",
     "last of an order": "SELECT {id} FROM {table} ORDER BY {id} DESC LIMIT 10",
 }
 

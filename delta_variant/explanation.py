@@ -190,7 +190,7 @@ def _scan(scan: messages.ScanReport, off: str | None) -> Scan:
         tuple(dict.fromkeys(reasons)),
         findings,
         *typed.outcome(read),
-        typed_files={typed.shown(path): path.files for path in read.paths} if read else {},
+        typed_files={typed.shown(path, read.paths): path.files for path in read.paths} if read else {},
         files_from_log=read.logged if read else 0,
     )
 

@@ -375,6 +375,7 @@ class UsedPath(Message):
     column: tuple[str, ...]
     name: str
     path: str
+    array: int | None = None
 
 
 class PathUse(Message):
@@ -449,6 +450,7 @@ class Reading(Message):
 class ProvenPath(Message):
     name: str
     path: str
+    array: int | None
     files: int
 
 

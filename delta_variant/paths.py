@@ -86,13 +86,14 @@ def step(key: str) -> str:
     return f".{key}" if _PLAIN.fullmatch(key) else f"['{key}']" if "'" not in key else f'["{key}"]'
 
 
-def steps(keys: Sequence[str | int]) -> str:
-    """The path behind a colon, as users write it; `$` for the root.
+def steps(keys: Sequence[str | int | None]) -> str:
+    """The path behind a colon, as users write it; `$` for the root. None stands for every element of an array.
 
-    >>> steps(["actor", "two words", 0]), steps([])
-    ("actor['two words'][0]", '$')
+    >>> steps(["actor", "two words", 0]), steps(["items", None, "id"]), steps([])
+    ("actor['two words'][0]", 'items[*].id', '$')
     """
-    return "".join(f"[{key}]" if isinstance(key, int) else step(key) for key in keys).removeprefix(".") or "$"
+    written = (step(key) if isinstance(key, str) else f"[{'*' if key is None else key}]" for key in keys)
+    return "".join(written).removeprefix(".") or "$"
 
 
 def parse_variant_path(text: str) -> Keys:

@@ -24,7 +24,6 @@ from delta_variant.messages import (
     ProvenPath,
     Reading,
     Step,
-    UsedPath,
 )
 from delta_variant.paths import normalized, object_keys, parse_variant_path, steps
 from delta_variant.queries.casts import reading
@@ -42,6 +41,7 @@ def proofs(request: ProofsRequest) -> ProofsReply:
     has none. `range` is the number of the path's smallest value, which that of its largest value follows, if the path is
     requested as an integer; else None.
 
+    >>> from delta_variant.messages import UsedPath
     >>> reply = proofs(ProofsRequest((("v",),), (UsedPath(("v",), "v", "$.a"),), (PathUse(0, "int"),)))
     >>> reply.proofs, [bound.side for bound in reply.bounds]
     ((Proof(steps=(Step(key='a', index=None),), leaf=0, range=1),), ['leaf', 'min', 'max'])
@@ -56,7 +56,7 @@ def proofs(request: ProofsRequest) -> ProofsReply:
             return ProofsReply((), (), (str(error),))
         listed = tuple(Step(None, step) if isinstance(step, int) else Step(step, None) for step in parsed)
         keys = object_keys(parsed)
-        if keys is None or path.column not in request.columns:
+        if keys is None or path.array is not None or path.column not in request.columns:
             found.append(Proof(listed, None, None))
             continue
         is_integer = number in integers
@@ -90,22 +90,32 @@ def _casts(uses: Sequence[PathUse], leaves: Sequence[Leaf]) -> tuple[str, ...]:
 def outcome(found: Reading | None) -> tuple[tuple[str, ...], int, tuple[str, ...]]:
     """What `explain` says of a scan: its paths, how many files are read from typed columns, and why not more.
 
-    >>> outcome(Reading(scan=1, files=5, logged=0, typed=3, paths=(ProvenPath("v", "$.a", files=3),), reasons=()))
-    (('v:a',), 3, ('v:a: a typed column is proven in 3 of 5 files',))
+    >>> paths = ProvenPath("v", "$.a", array=None, files=3), ProvenPath("v", "$.b", array=0, files=5)
+    >>> outcome(Reading(scan=1, files=5, logged=0, typed=3, paths=paths, reasons=()))
+    (('v:a', 'v:a[*].b'), 3, ('v:a: a typed column is proven in 3 of 5 files',))
     """
     if found is None:
         return (), 0, ()
     reasons = list(found.reasons)
-    few = [path for path in found.paths if path.files < found.files]
-    reasons += [f"{shown(path)}: a typed column is proven in {path.files:,} of {found.files:,} files" for path in few]
+    names = [shown(path, found.paths) for path in found.paths]
+    few = [(name, path.files) for name, path in zip(names, found.paths, strict=True) if path.files < found.files]
+    reasons += [f"{name}: a typed column is proven in {files:,} of {found.files:,} files" for name, files in few]
     if found.typed < found.files and not few and not reasons:
         reasons.append(f"the files have more than {MAX_GROUPS} combinations of types")
-    return tuple(dict.fromkeys(map(shown, found.paths))), found.typed, tuple(dict.fromkeys(reasons))
+    return tuple(dict.fromkeys(names)), found.typed, tuple(dict.fromkeys(reasons))
 
 
-def shown(path: UsedPath | ProvenPath) -> str:
-    """A path of a scan as users write it, in one spelling for all that Spark takes; text that is not a path as it is."""
+def shown(path: ProvenPath, paths: Sequence[ProvenPath]) -> str:
+    """A path of a scan as users write it, in one spelling for all that Spark takes; text that is not a path as it is.
+
+    paths: those of the scan. A path in the elements of an array has `[*]` behind that of the array.
+    """
     try:
-        return f"{path.name}:{steps(parse_variant_path(path.path))}"
+        return f"{path.name}:{steps(_keys(path, paths))}"
     except InvalidPathError:
         return f"{path.name}:{path.path}"
+
+
+def _keys(path: ProvenPath, paths: Sequence[ProvenPath]) -> tuple[str | int | None, ...]:
+    inside = () if path.array is None else (*_keys(paths[path.array], paths), None)
+    return inside + parse_variant_path(path.path)

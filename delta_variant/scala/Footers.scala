@@ -80,7 +80,7 @@ object Footers {
   private val MaxLeaves = 400000L // in the cache
   private val Writer = "org.apache.spark.version" // a key of files that Spark or this package wrote
   private val Rebased = "org.apache.spark.legacyDateTime"
-  private val Element: Option[String] = None // a step of a path, which is a key or leads to any element of an array
+  val Element: Option[String] = None // a step of a path, which is a key or leads to any element of an array
   private val GroupFields = Set("metadata", "value", "typed_value") // VariantShredding, "Value Shredding"
 
   private final class WeighedFooter(val footer: Footer, val weight: Int)
@@ -92,7 +92,7 @@ object Footers {
   private sealed trait Proven
   private case object Anything extends Proven
   private case object ObjectOrJsonNull extends Proven // an object with typed fields only, or a JSON null
-  private case object ArrayOrJsonNull extends Proven // an array whose elements have different types, or a JSON null
+  private final case class ArrayOrJsonNull(isCounted: Boolean) extends Proven // of elements of no one type, with a `value`
   private final case class Typed(name: String) extends Proven // as LeafTypes names it
 
   /** What a footer proves: the types of typed columns that hold every value of their path. */
@@ -100,19 +100,18 @@ object Footers {
 
     /**
      * The type of a path's typed column (LeafTypes; it tells whether some rows have a JSON null instead). VOID if no row has
-     * the path, and None if neither is proven.
+     * the path, and None if neither is proven. isExploded: whether any array will do, as its values are not read.
      */
-    def typeOf(column: Seq[String], path: Seq[Messages.Step]): Option[String] = {
-      val steps = path.map(_.key)
+    def typeOf(column: Seq[String], steps: Seq[Option[String]], isExploded: Boolean): Option[String] =
       steps.inits.map(some => some.size -> leaves.get(ColumnSteps(column, some))).collectFirst {
         case (length, Some(proven)) => (length == steps.size, proven)
       }.flatMap {
         case (_, Anything) => None
         case (isWhole, _) if !isWhole => Some(LeafTypes.Void)
         case (_, Typed(name)) => Some(name)
+        case (_, ArrayOrJsonNull(isCounted)) if isExploded && isCounted => Some(LeafTypes.array(LeafTypes.Void))
         case _ => None
       }
-    }
 
     /** The bytes that Spark's estimates assume for a row in the typed columns of the file. */
     def width: Int = leaves.values.collect { case Typed(name) if !LeafTypes.isArray(name) => LeafTypes.size(name) }.sum
@@ -181,7 +180,7 @@ object Footers {
             addLeaves(element, path ++ Seq("typed_value", "list", "element"), column, elements)
             if (isClosed) leaves(place) = leaves(ColumnSteps(column, elements)) match {
               case Typed(name) => of(LeafTypes.array(name))
-              case _ => ArrayOrJsonNull
+              case _ => ArrayOrJsonNull(isCounted = element.containsField("value"))
             }
           }
         case typed =>

@@ -4,7 +4,8 @@ import org.apache.spark.sql.types._
 
 /**
  * The types of typed columns, by their names in Spark SQL, which delta_variant/queries/casts uses too. The type of a column of
- * arrays is that of its elements in an array.
+ * arrays is that of its elements in an array. An array whose elements have no one type is an array of VOID, of which no element
+ * is read.
  */
 object LeafTypes {
 

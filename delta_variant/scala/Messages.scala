@@ -269,8 +269,11 @@ object Messages {
   /** A path as `variant_get` has it, in the column of these physical names, as a value of a type. */
   final case class TypedPath(column: Seq[String], path: String, `type`: String)
 
-  /** A path that a plan uses. name: that of its column in the query. */
-  final case class UsedPath(column: Seq[String], name: String, path: String)
+  /**
+   * A path that a plan uses. name: that of its column in the query. array: the number of the path to an array, for a path in the
+   * elements of it.
+   */
+  final case class UsedPath(column: Seq[String], name: String, path: String, array: Option[Int])
 
   /** A use of a path, by its number, as a value of a type. */
   final case class PathUse(path: Int, `type`: String)
@@ -326,8 +329,8 @@ object Messages {
    */
   final case class Reading(scan: Long, files: Int, logged: Int, typed: Int, paths: Seq[ProvenPath], reasons: Seq[String])
 
-  /** A path of a scan, and in how many files its typed column is proven. */
-  final case class ProvenPath(name: String, path: String, files: Int)
+  /** A path of a scan (UsedPath), and in how many files its typed column is proven. */
+  final case class ProvenPath(name: String, path: String, array: Option[Int], files: Int)
 
   // ---- Python asks: writing -----------------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ import org.apache.spark.sql.types._
 /**
  * The plan that reads paths of one scan from typed columns.
  *
- * The chain above the scan is repeated for each group of files, and once more for the files of Spark's scan, in a union. Every
- * use of a Variant above the chain becomes a column of that union: in the type asked for, if its cast cannot fail or is made
- * for every row anyway; otherwise as VARIANT, or, if all files are in one group, as the typed column itself, and the cast stays
- * where it was.
+ * The chain above the scan is repeated for each group of files, and once more for the files of Spark's scan, in a union. Where
+ * the chain explodes a Variant, it explodes a typed column of arrays. Every use of a Variant above the chain becomes a column of
+ * that union: in the type asked for, if its cast cannot fail or is made for every row anyway; otherwise as VARIANT, or, if all
+ * files are in one group, as the typed column itself, and the cast stays where it was.
  *
  * @param steps of each path
  */
@@ -113,13 +113,11 @@ final class TypedPlan(
 
   private def branch(group: FileGroup, isRenamed: Boolean): LogicalPlan = {
     val chain = uses.nodes.take(uses.chain).foldLeft[LogicalPlan](relation(group)) { (plan, node) =>
-      over(
-        node.plan.transformExpressions(group match {
-          case typed: TypedFiles => onTyped(typed)
-          case _: SparkFiles => late
-        }),
-        0,
-        plan)
+      (group, node.plan, uses.exploded(node.plan)) match {
+        case (typed: TypedFiles, generate: Generate, Some((array, variant))) => explode(generate, array, variant, typed, plan)
+        case (typed: TypedFiles, other, _) => over(other.transformExpressions(onTyped(typed)), 0, plan)
+        case (_: SparkFiles, other, _) => over(other.transformExpressions(late), 0, plan)
+      }
     }
     val top =
       if (uses.carried.isEmpty) chain
@@ -135,6 +133,21 @@ final class TypedPlan(
       case _: TypedFiles => plan
       case _: SparkFiles => PushVariantIntoScan(plan)
     }
+  }
+
+  /** The node that explodes an array, over its typed column. The elements are structs with their typed columns. */
+  private def explode(node: Generate, array: PathOf, variant: Expression, group: TypedFiles, plan: LogicalPlan): LogicalPlan = {
+    val (position, key, value) = Uses.columns(node)
+    val element = retyped(value, group).asInstanceOf[Attribute].withNullability(true)
+    val elements = group.dataType(array) match {
+      case _: ArrayType => typedColumn(retyped(variant, group), array)
+      case _ => Literal(null, ArrayType(element.dataType)) // no row has an array there
+    }
+    val typed = requiring(node, plan)
+      .copy(generator = PosExplode(elements), qualifier = None, generatorOutput = Seq(position, element), child = plan)
+    val noKey = Alias(Literal(null, key.dataType), key.name)(key.exprId, key.qualifier)
+    val added = typed.qualifiedGeneratorOutput // nullable in an outer join
+    Project(typed.requiredChildOutput ++ Seq(added.head, noKey, added.last), typed)
   }
 
   /** Casts that stay above the filters of the chain: PushVariantIntoScan would move them below. */
@@ -203,10 +216,7 @@ final class TypedPlan(
   private def leaf(variant: Expression, path: PathOf, group: TypedFiles): Expression =
     if (group.dataType(path) == NullType) Literal(null, NullType)
     else {
-      val typed = steps(path).foldLeft(LogStatistics.field(variant, Typed)) { (column, step) =>
-        LogStatistics.field(inside(column, step), Typed)
-      }
-      val leaf = elements(typed)
+      val leaf = elements(typedColumn(variant, path))
       leaf.dataType match {
         // Spark's Parquet filters fail if a constant has more bytes than the file's decimals. A Coalesce gets no such filter.
         case decimal: DecimalType if decimal.precision > Decimal.MAX_LONG_DIGITS => Coalesce(Seq(leaf))
@@ -214,20 +224,42 @@ final class TypedPlan(
       }
     }
 
+  private def typedColumn(variant: Expression, path: PathOf): Expression =
+    steps(path).foldLeft(LogStatistics.field(variant, Typed)) { (column, step) =>
+      LogStatistics.field(inside(column, step), Typed)
+    }
+
   // ---- the relation -------------------------------------------------------------------------------------------------
 
   /** The type of a column or field in the files of a group: in place of a VARIANT, a struct of the typed columns that are used. */
   private def dataType(ref: FieldRef, group: TypedFiles): DataType = ref.dataType match {
     case VariantType =>
-      val leaves = uses.paths.filter(path => path.variant == ref && group.dataType(path) != NullType)
+      val place = keysOf(ref)
+      val leaves =
+        leavesOf(ref.root, group).collect { case (keys, leaf) if keys.startsWith(place) => keys.drop(place.size) -> leaf }
       // `metadata` is NULL where the Variant is.
-      if (leaves.isEmpty) new StructType().add(Metadata, BinaryType)
-      else nested(leaves.map(path => leafOf(steps(path).map(_.key), group.dataType(path))).distinct)
+      if (leaves.isEmpty) new StructType().add(Metadata, BinaryType) else nested(leaves)
     case struct: StructType =>
       StructType(struct.fields.zipWithIndex.map { case (field, number) =>
         field.copy(dataType = dataType(ref.field(number), group))
       })
     case other => other
+  }
+
+  /** The keys that lead from a VARIANT of the scan to a VARIANT. An element has no key. */
+  private def keysOf(variant: FieldRef): Seq[Option[String]] =
+    variant.elementOf.fold(Seq.empty[Option[String]])(array => keysOf(array) :+ None)
+
+  private def keysOf(path: PathOf): Seq[Option[String]] = keysOf(path.variant) ++ steps(path).map(_.key)
+
+  /** The leaves of a VARIANT of the scan. The elements of an array are counted by any leaf, or by one of type NULL. */
+  private def leavesOf(root: FieldRef, group: TypedFiles): Seq[(Seq[Option[String]], DataType)] = {
+    val leaves = uses.paths.filter(path => path.variant.root == root && group.dataType(path) != NullType).map { path =>
+      leafOf(keysOf(path), group.dataType(path))
+    }.distinct
+    leaves.filterNot { case (keys, leaf) =>
+      leaf == NullType && leaves.exists { case (others, other) => others.startsWith(keys) && (others, other) != (keys, leaf) }
+    }
   }
 
   private def relation(group: FileGroup): LogicalRelation = group match {
@@ -251,6 +283,7 @@ object TypedPlan {
   private val RowBytes = 8 // that Spark's estimates add to the columns of a row
   private val Typed = "typed_value" // VariantShredding, "Value Shredding"
   private val Metadata = "metadata"
+  private val Value = "value"
   private val AsIs = "as is" // these are casts of delta_variant/queries/casts
   private val Safe = "safe"
   private val Checked = "checked"
@@ -352,17 +385,21 @@ object TypedPlan {
     case leaf => steps -> leaf
   }
 
-  /** The struct of a Variant in which these steps lead to typed columns. */
+  /** The struct of a Variant in which these steps lead to typed columns, or, for a leaf of type NULL, to the column `value`. */
   private def nested(leaves: Seq[(Seq[Option[String]], DataType)]): StructType = {
     def after(step: Option[String]) = nested(leaves.collect { case (`step` +: steps, leaf) => steps -> leaf })
-    val typed = leaves.map(_._1.headOption).distinct match {
-      case Seq(None) if leaves.size == 1 => leaves.head._2
-      case Seq(Some(None)) => ArrayType(after(None))
+    val (name, dataType) = leaves.map(_._1.headOption).distinct match {
+      case Seq(None) if leaves.size == 1 =>
+        leaves.head._2 match {
+          case NullType => Value -> BinaryType
+          case leaf => Typed -> leaf
+        }
+      case Seq(Some(None)) => Typed -> ArrayType(after(None))
       case firsts if firsts.forall(_.exists(_.isDefined)) =>
-        StructType(firsts.flatten.flatten.map(key => StructField(key, after(Some(key)))))
+        Typed -> StructType(firsts.flatten.flatten.map(key => StructField(key, after(Some(key)))))
       case _ => throw new IllegalStateException(s"a path has columns of several kinds: $leaves")
     }
-    new StructType().add(Typed, typed)
+    new StructType().add(name, dataType)
   }
 
   private def withTypes(schema: StructType)(dataType: StructField => DataType): StructType =

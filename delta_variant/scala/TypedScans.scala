@@ -10,7 +10,7 @@ import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaParquetFileFormat, I
 import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.variant.Footers.Footer
 import org.apache.spark.sql.execution.datasources.LogicalRelation
-import org.apache.spark.sql.types.{LongType, VariantType}
+import org.apache.spark.sql.types.{LongType, NullType, VariantType}
 
 /**
  * The optimizer rule for typed reading. It finds the Delta scans whose VARIANTs a plan uses by path (Uses), answers MIN, MAX
@@ -68,9 +68,13 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
     }
 
     private def column(path: PathOf): Seq[String] =
-      path.variant.fields(format.referenceSchema).map(DeltaColumnMapping.getPhysicalName)
+      path.variant.root.fields(format.referenceSchema).map(DeltaColumnMapping.getPhysicalName)
 
-    private def used(path: PathOf): Messages.UsedPath = Messages.UsedPath(column(path), path.variant.name, path.path)
+    private def used(path: PathOf): Messages.UsedPath =
+      Messages.UsedPath(column(path), path.variant.root.name, path.path, array(path))
+
+    /** The number of the array in whose elements a path is. */
+    private def array(path: PathOf): Option[Int] = path.variant.elementOf.map(uses.number)
 
     // ---- the log ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
             file += 1
           }
           val described = paths.zip(counts).map { case (path, count) =>
-            Messages.ProvenPath(path.variant.name, path.path, count)
+            Messages.ProvenPath(path.variant.root.name, path.path, array(path), count)
           }
           def width(file: Int) =
             footers.get(file).map(_.width).orElse(known.map(_.width(files.all(file).path))).getOrElse(0)
@@ -174,6 +178,9 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
     /** Sets the types that footers prove where the log proves none. Returns the footers by file. */
     private def proveByFooters(reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Map[Int, Footer] = {
       val columns = paths.map(column)
+      val places = mutable.ArrayBuffer.empty[Seq[Option[String]]] // keys from the column on; an array is before its elements
+      for ((proof, path) <- reply.proofs.zip(paths))
+        places += array(path).fold(Seq.empty[Option[String]])(places(_) :+ Footers.Element) ++ proof.steps.map(_.key)
       // In a path that is requested as VARIANT, or as an array of them, a JSON null is not NULL.
       val variants =
         uses.ofPaths.filter(_.dataType.existsRecursively(_ == VariantType)).flatMap(_.pathOf).map(uses.number).toSet
@@ -182,8 +189,8 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
         Shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
       for {
         (file, Some(footer)) <- unproven.zip(read)
-        (proof, path) <- reply.proofs.zipWithIndex if proven(file).types(path) == null
-        name <- footer.typeOf(columns(path), proof.steps)
+        path <- paths.indices if proven(file).types(path) == null
+        name <- footer.typeOf(columns(path), places(path), paths(path).isExploded)
         if !(variants(path) && (LeafTypes.hasJsonNulls(name) || LeafTypes.isArray(name)))
       } proven(file).types(path) = LeafTypes.withoutJsonNulls(name)
       unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap
@@ -199,7 +206,10 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
         else python.ask[Messages.GroupsReply](Messages.GroupsRequest(requested, fileGroups.map(_.message))).groups
       val typed = groups.map { group =>
         val alike = fileGroups(group.number)
-        val types = paths.zip(alike.proven.types.map(LeafTypes.dataType)).toMap
+        val types = paths.zip(alike.proven.types).map {
+          case (path, name) if path.isExploded && !LeafTypes.isArray(name) => path -> NullType // it has no elements
+          case (path, name) => path -> LeafTypes.dataType(name)
+        }.toMap
         TypedPlan.TypedFiles(alike.files, alike.width, types, uses.ofPaths.zip(group.casts).toMap)
       }
       val left = others ++ fileGroups.indices.filterNot(groups.map(_.number).contains).flatMap(fileGroups(_).files)

@@ -6,7 +6,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
-import org.apache.spark.sql.catalyst.expressions.variant.VariantGet
+import org.apache.spark.sql.catalyst.expressions.variant.{VariantExplode, VariantGet}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.util.QuotingUtils
 import org.apache.spark.sql.execution.datasources.{LogicalRelation, VariantMetadata}
@@ -17,7 +17,7 @@ import org.apache.spark.sql.types._
  *
  * Only nodes between the scan and the root can use them. `nodes` reverses what PushVariantIntoScan did, so that each use of a
  * path is a VariantGet again, on a column or on a field of a struct. The projections and filters directly above the scan are
- * its chain; a Variant that leaves the chain is followed further up.
+ * its chain, and so are the nodes that explode arrays; a Variant that leaves the chain is followed further up.
  */
 final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   import Uses._
@@ -38,7 +38,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   val chain: Int = nodes.segmentLength(node => isChain(node.plan))
 
   for (case column: AttributeReference <- scan.output if Columns.hasVariant(column.dataType))
-    refs(column.exprId) = FieldRef(column.exprId, Nil)(column, column.dataType)
+    refs(column.exprId) = FieldRef(column.exprId, Nil)(column, column.dataType, elementOf = None)
 
   /** How many of the nodes see the Variants. This visits them, which fills the maps above. */
   val last: Int = {
@@ -99,7 +99,9 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
    */
   def isAboveScan(expression: Expression): Boolean =
     unpush.isNeeded && !unpush.made(expression) &&
-      use(expression).exists(use => use.path.isDefined && use.fails && (use.child eq expression.children.head))
+      use(expression).exists { use =>
+        use.path.isDefined && use.fails && use.variant.elementOf.isEmpty && (use.child eq expression.children.head)
+      }
 
   // ---- the uses -----------------------------------------------------------------------------------------------------
 
@@ -137,8 +139,27 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   private def ofVariant(inner: Expression, dataType: DataType, fails: Boolean, zone: Option[String]): Option[Use] =
     use(inner).filter(_.dataType == VariantType).map(of => Use(of.variant, of.path, dataType, fails, zone)(of.child))
 
+  /** The array whose elements a node of the chain gives as rows, and the expression of the VARIANT in which it is. */
+  def exploded(node: LogicalPlan): Option[(PathOf, Expression)] = node match {
+    case Generate(VariantExplode(child), _, _, _, _, _) =>
+      child match {
+        case Variant(ref) => Some(PathOf(ref, "$", isExploded = true) -> child)
+        case _ =>
+          for (use <- use(child) if use.dataType == VariantType; path <- use.path)
+            yield PathOf(use.variant, path, isExploded = true) -> use.child
+      }
+    case _ => None
+  }
+
   /** Adds the uses of a node. Returns whether the nodes above it can see the Variants. */
   private def visit(node: LogicalPlan, above: Boolean, first: Boolean): Boolean = node match {
+    case generate: Generate if !above && exploded(generate).isDefined =>
+      exploded(generate).foreach { case (array, _) =>
+        val (_, _, element) = columns(generate)
+        refs(element.exprId) = FieldRef(element.exprId, Nil)(element, element.dataType, Some(array))
+        add(array)
+      }
+      true
     case Project(list, _) =>
       list.foreach {
         case alias: Alias =>
@@ -204,8 +225,10 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     val seen = found.getOrElseUpdate(use, new Seen)
     seen.above |= above
     seen.everyRow |= everyRow
-    use.pathOf.foreach(path => numbers.getOrElseUpdate(path, numbers.size))
+    use.pathOf.foreach(add)
   }
+
+  private def add(path: PathOf): Unit = numbers.getOrElseUpdate(path, numbers.size)
 
   private def carriers(output: Seq[Attribute]): Seq[Attribute] = output.filter(refOf(_).isDefined)
 }
@@ -223,8 +246,14 @@ object Uses {
   // Aggregate functions that evaluate their argument for every row.
   private val EveryRow = Set("sum", "min", "max", "avg")
 
-  private def isChain(node: LogicalPlan): Boolean =
-    (node.isInstanceOf[Project] || node.isInstanceOf[Filter]) && Relations.isDeterministic(node)
+  /** The columns that `variant_explode` adds: position, key and value. */
+  def columns(node: Generate): (Attribute, Attribute, Attribute) =
+    (node.generatorOutput(0), node.generatorOutput(1), node.generatorOutput(2))
+
+  private def isChain(node: LogicalPlan): Boolean = node match {
+    case _: Project | _: Filter | Generate(_: VariantExplode, _, _, _, _, _) => Relations.isDeterministic(node)
+    case _ => false
+  }
 
   /** Whether a node passes on the columns of its children. */
   private def isPassing(node: LogicalPlan): Boolean = node match {
@@ -284,13 +313,24 @@ object Uses {
   }
 }
 
-/** The location of a VARIANT, or of a struct that contains one: a column of the scan, or a field inside it. */
-final case class FieldRef(id: ExprId, ordinals: Seq[Int])(val column: AttributeReference, val dataType: DataType) {
+/**
+ * The location of a VARIANT, or of a struct that contains one: a column of the scan, a field inside it, or a column of the
+ * elements of an array in such a VARIANT.
+ *
+ * @param elementOf the array
+ */
+final case class FieldRef(id: ExprId, ordinals: Seq[Int])(
+    val column: Attribute,
+    val dataType: DataType,
+    val elementOf: Option[PathOf]) {
 
   def isVariant: Boolean = dataType == VariantType
 
   def field(ordinal: Int): FieldRef =
-    FieldRef(id, ordinals :+ ordinal)(column, dataType.asInstanceOf[StructType](ordinal).dataType)
+    FieldRef(id, ordinals :+ ordinal)(column, dataType.asInstanceOf[StructType](ordinal).dataType, elementOf)
+
+  /** The VARIANT of the scan in which it is. */
+  def root: FieldRef = elementOf.fold(this)(_.variant.root)
 
   /** The names that queries use. */
   def names: Seq[String] = {
@@ -313,8 +353,8 @@ final case class FieldRef(id: ExprId, ordinals: Seq[Int])(val column: AttributeR
   }
 }
 
-/** A path of a VARIANT. */
-final case class PathOf(variant: FieldRef, path: String)
+/** A path of a VARIANT. isExploded: it is asked for the elements of the array there, and not for its value. */
+final case class PathOf(variant: FieldRef, path: String, isExploded: Boolean = false)
 
 /**
  * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value

@@ -579,6 +579,7 @@ def test_arrays_of_other_writers(spark, tmp_path, footers):
         "select id, v:t[1]::string, v:o[0].x::bigint, v:t::array<string> from {}",
         "select explode(v:m[1]::array<int>), v:m::array<array<int>> from {} where array_contains(v:t::array<string>, 'a7')",
         "select id, variant_get(w, '$[2]', 'int'), w::array<int> from {}",
+        "select id, e.value::int, f.value:x::bigint from {}, lateral variant_explode(w) e, lateral variant_explode(v:o) f",
     ]
     columns = 'parse_json(\'{"t": ["a\' || id || \'", "b"], "m": [[1], [\' || id || \', 2]], "o": [{"x": 1}]}\') v'
     source = spark.range(0, 20, 1, 1).selectExpr("id", columns, "parse_json('[1, 2, ' || id || ']') w")
@@ -604,6 +605,135 @@ def test_elements_that_may_not_be_null(spark, arrays, footers):
     assert found[0] == found[1]
     assert len(found[0]) == 8
     assert isinstance(found[0], list)
+
+
+# ---- exploded arrays -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_exploded_arrays_of_every_type(spark, arrays, footers):
+    """`variant_explode` and `variant_explode_outer` give the elements of arrays of any type that Spark's scan gives (T7)."""
+    queries = []
+    for number, key in enumerate(VALUES):
+        gets = [f"cast(try_variant_get(value, '$', '{asked}') as string)" for asked in asked_of(key) if asked != "variant"]
+        explode = f"variant_explode{'_outer' * (number % 2)}"
+        queries.append(f"select id, pos, key, array({', '.join(gets)}) c from delta.`{arrays}`, lateral {explode}(v:{key})")
+    assert [scan.files_typed for [scan] in together(spark, queries)] == [1] * len(VALUES)
+
+
+OF_EXPLODED = {  # an array and a path of its elements, or no path; the type asked for
+    ("t", "$"): "string",
+    ("t", None): "",
+    ("m", "$[1]"): "int",
+    ("m", None): "",
+    ("o", "$.x"): "int",
+    ("o", "$.t"): "array<string>",
+    ("o", "$.z"): "int",
+    ("o", None): "",
+    ("z", "$"): "string",
+}
+EXPLODED = {  # cases of ELEMENTS: what is proven in files of any writer, and in those of a known one
+    "all typed": ({*OF_EXPLODED}, set()),
+    "another type": ({("t", None), ("m", None), ("o", None), ("o", "$.z"), ("z", "$")}, {("m", "$[1]")}),
+    "no array": ({("z", "$")}, set()),
+    "another field": (OF_EXPLODED.keys() - {("o", "$.x"), ("o", "$.t"), ("o", "$.z")}, {("o", "$.x"), ("o", "$.t")}),
+    "no object above": (set(), OF_EXPLODED.keys() - {("z", "$")}),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("known", [True, False], ids=["known writer", "any writer"])
+def test_what_footers_prove_of_exploded_arrays(spark, elements, footers, known):
+    """An array is exploded from its typed column if no row has another value there: an object gives rows for its fields. Its
+    elements may have any types if only their number is asked for (T7)."""
+    branches: list[str] = []
+    expected: list[int | None] = []
+    for case, (always, more) in EXPLODED.items():
+        for (array, path), asked in OF_EXPLODED.items():
+            get = f"cast(try_variant_get(value, '{path}', '{asked}') as string)" if path else "null"
+            exploded = f"{elements(case, known)}, lateral variant_explode(v:{array})"
+            branches.append(f"select {len(branches)} q, id, pos, key, {get} from {exploded}")
+            expected.append(int((array, path) in (always | more if known else always)))
+    assert isinstance(both(spark, " union all ".join(branches), typed=expected), list)
+
+
+BASKET = pa.struct([("n", pa.int64()), ("s", pa.string()), ("t", pa.list_(pa.string()))])
+BASKETS = pa.struct([("n", pa.int64()), ("t", pa.list_(pa.string())), ("o", pa.list_(BASKET))])
+
+
+def basket(n: int) -> Any:
+    lines = [{"n": n + k, "s": f"word {k}", "t": ["a", f"b{n}"][: k % 3]} for k in range(n % 4)]
+    return {"n": n, "t": ["x", None, f"y{n}"][: n % 4], "o": [*lines, None, {}] if n % 5 else None if n % 2 else []}
+
+
+@pytest.fixture(scope="module")
+def baskets(spark, tmp_path_factory) -> Iterator[str]:
+    """Files with deleted rows: two whose arrays have other types, one of delta-spark, one without arrays, and one that is not
+    shredded."""
+    path = tmp_path_factory.mktemp("exploded") / "t"
+    made(spark, path, [[basket(n) for n in range(30)]], BASKETS, **{"delta.enableDeletionVectors": "true"})
+    narrow = pa.struct([("n", pa.int16()), ("o", pa.list_(pa.struct([("n", pa.int16()), ("s", pa.string())])))])
+    rows = spark.read.format("delta").load(str(path)).coalesce(1)
+    dv.write(rows.selectExpr("id + 100 id", "v").where("v:o[0].t is null"), path, shred={"v": narrow})
+    with deltas_own_files(spark):
+        spark.sql(f"insert into delta.`{path}` select id + 200, v from delta.`{path}` where id < 30 and id > 20")
+    dv.write(spark.sql("select 300L id, parse_json('{\"n\": 5}') v"), path, shred={"v": pa.struct([("n", pa.int8())])})
+    dv.write(rows.selectExpr("id + 400 id", "v"), path, shred=False)
+    spark.sql(f"delete from delta.`{path}` where id % 10 = 3")
+    dv.enable(spark)
+    yield str(path)
+    dv.disable(spark)
+
+
+OF_BASKETS = [
+    "select id, pos, key, value:s::string from {}, lateral variant_explode(v:o)",
+    "select id, pos, key, value:n::double from {}, lateral variant_explode_outer(v:o) where value is null or value:n::int > 9",
+    "select e.value:s::string k, count(*), sum(e.value:n::double) from {}, lateral variant_explode(v:o) e group by 1",
+    "select id, f.pos, f.value::string from {}, lateral variant_explode(v:o) e, lateral variant_explode_outer(e.value:t) f",
+    "select count(*), max(pos) from {}, lateral variant_explode(v:o)",
+    "select count(*) n, max(pos), max(v:o[1].s::string) from {}, lateral variant_explode_outer(v:o)",
+    "select id, a.value:n::int, b.value::string from {}, lateral variant_explode(v:o) a, lateral variant_explode(v:t) b",
+    "select id, a.value:n::int, b.value:s::string from {}, lateral variant_explode(v:o) a, lateral variant_explode(v:o) b",
+    "select id, e.value:missing::int, e.value:s::string from (select id, v w from {}), lateral variant_explode(w:o) e",
+    "select x from (select value:s::string x from {}, lateral variant_explode(v:o) limit 1000) where x like 'w%'",
+    "select id, row_number() over (partition by value:s::string order by id, pos) from {}, lateral variant_explode(v:o)",
+    "select x:s::string, x is null from {} left join (select value x from {}, lateral variant_explode(v:o)) on x:n::int = id",
+    "select id, pos, v:n::int from {}, lateral variant_explode_outer(v:n)",
+    "select id, pos, v:n::int from {}, lateral variant_explode(v:n)",
+]
+LEFT_OF_BASKETS = [
+    "select value from {}, lateral variant_explode(v:o)",
+    "select id, key, value::string from {}, lateral variant_explode(v)",
+]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_wherever_an_array_is_exploded(spark, baskets, footers):
+    """Elements, elements of elements, and their number are those of Spark's scan, wherever a query uses them, if some files of
+    the table are read from typed columns (T7)."""
+    queries = [query.replace("{}", f"delta.`{baskets}`") for query in OF_BASKETS]
+    for query, scanned in zip(queries, together(spark, queries), strict=True):
+        assert sum(scan.files_typed for scan in scanned) in SOME, query
+
+
+@pytest.mark.spark
+def test_what_is_left_to_sparks_scan_of_exploded_arrays(spark, baskets, footers):
+    """Whole elements and the fields of objects are left to Spark's scan (T4, T7)."""
+    queries = [query.replace("{}", f"delta.`{baskets}`") for query in LEFT_OF_BASKETS]
+    for query, [scan] in zip(queries, together(spark, queries), strict=True):
+        assert scan.files_typed == 0, query
+
+
+@pytest.mark.spark
+def test_errors_in_exploded_arrays_are_those_of_sparks_scan(spark, baskets, footers):
+    """A cast of an element fails as by Spark's scan, and not for elements and rows that a filter excludes (T5, T7)."""
+    spark.sparkContext.setLogLevel("OFF")
+    query = f"select value:s::int from delta.`{baskets}`, lateral variant_explode(v:o) where "
+    assert "INVALID_VARIANT_CAST" in both(spark, query + "id < 200", typed=SOME)
+    for filtered in ("id < 100 and v:n::int < 1", "pos > 5", "value:n::int < 0"):
+        assert isinstance(both(spark, query + filtered, typed=SOME), list)
+    spark.sparkContext.setLogLevel("ERROR")
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ class Compared:
         found, plan = self._rows(query, typed=True)
         self.counts["typed"] += "typed_value" in plan
         self.counts["elements"] += bool(ELEMENTS.search(plan))
+        self.counts["exploded"] += "posexplode(" in plan
         self.counts["typed and by Spark's scan"] += "typed_value" in plan and "Union" in plan
         self.counts["from the log"] += "logged#" in plan
         self.counts["fail"] += isinstance(without, str)
@@ -118,5 +119,5 @@ def test_never_different(spark, tmp_path):
     print(f"NEVER_DIFFERENT_SEED={SEED}: {dict(counts)}")
     assert not wrong, "\n\n".join(wrong[:20])
     assert counts["typed"] > counts["queries"] / 20
-    assert (counts["from the log"] and counts["elements"]) or QUERIES < 5000
+    assert (counts["from the log"] and counts["elements"] and counts["exploded"]) or QUERIES < 5000
     assert counts["fail"] < counts["queries"] / 2
