@@ -614,11 +614,11 @@ def test_elements_that_may_not_be_null(spark, arrays, footers):
 def test_exploded_arrays_of_every_type(spark, arrays, footers):
     """`variant_explode` and `variant_explode_outer` give the elements of arrays of any type that Spark's scan gives (T7)."""
     queries = []
-    for number, key in enumerate(VALUES):
+    for number, key in enumerate(share(VALUES, 2)):
         gets = [f"cast(try_variant_get(value, '$', '{asked}') as string)" for asked in asked_of(key) if asked != "variant"]
         explode = f"variant_explode{'_outer' * (number % 2)}"
         queries.append(f"select id, pos, key, array({', '.join(gets)}) c from delta.`{arrays}`, lateral {explode}(v:{key})")
-    assert [scan.files_typed for [scan] in together(spark, queries)] == [1] * len(VALUES)
+    assert [scan.files_typed for [scan] in together(spark, queries)] == [1] * len(queries)
 
 
 OF_EXPLODED = {  # an array and a path of its elements, or no path; the type asked for
@@ -712,7 +712,7 @@ LEFT_OF_BASKETS = [
 def test_wherever_an_array_is_exploded(spark, baskets, footers):
     """Elements, elements of elements, and their number are those of Spark's scan, wherever a query uses them, if some files of
     the table are read from typed columns (T7)."""
-    queries = [query.replace("{}", f"delta.`{baskets}`") for query in OF_BASKETS]
+    queries = [query.replace("{}", f"delta.`{baskets}`") for query in share(OF_BASKETS, 2)]
     for query, scanned in zip(queries, together(spark, queries), strict=True):
         assert sum(scan.files_typed for scan in scanned) in SOME, query
 
