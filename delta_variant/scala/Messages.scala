@@ -270,8 +270,8 @@ object Messages {
   final case class TypedPath(column: Seq[String], path: String, `type`: String)
 
   /**
-   * A path that a plan uses. name: that of its column in the query. array: the number of the path to an array, for a path in the
-   * elements of it.
+   * A path that a plan uses. name: that of its column in the query. array: the number of the path to the array in whose elements
+   * it is.
    */
   final case class UsedPath(column: Seq[String], name: String, path: String, array: Option[Int])
 

@@ -113,10 +113,10 @@ final class TypedPlan(
 
   private def branch(group: FileGroup, isRenamed: Boolean): LogicalPlan = {
     val chain = uses.nodes.take(uses.chain).foldLeft[LogicalPlan](relation(group)) { (plan, node) =>
-      (group, node.plan, uses.exploded(node.plan)) match {
-        case (typed: TypedFiles, generate: Generate, Some((array, variant))) => explode(generate, array, variant, typed, plan)
-        case (typed: TypedFiles, other, _) => over(other.transformExpressions(onTyped(typed)), 0, plan)
-        case (_: SparkFiles, other, _) => over(other.transformExpressions(late), 0, plan)
+      (group, node.plan) match {
+        case (typed: TypedFiles, generate @ uses.Exploded(array, variant)) => explode(generate, array, variant, typed, plan)
+        case (typed: TypedFiles, other) => over(other.transformExpressions(onTyped(typed)), 0, plan)
+        case (_: SparkFiles, other) => over(other.transformExpressions(late), 0, plan)
       }
     }
     val top =
@@ -234,7 +234,7 @@ final class TypedPlan(
   /** The type of a column or field in the files of a group: in place of a VARIANT, a struct of the typed columns that are used. */
   private def dataType(ref: FieldRef, group: TypedFiles): DataType = ref.dataType match {
     case VariantType =>
-      val place = keysOf(ref)
+      val place = ref.keys(steps)
       val leaves =
         leavesOf(ref.root, group).collect { case (keys, leaf) if keys.startsWith(place) => keys.drop(place.size) -> leaf }
       // `metadata` is NULL where the Variant is.
@@ -246,16 +246,10 @@ final class TypedPlan(
     case other => other
   }
 
-  /** The keys that lead from a VARIANT of the scan to a VARIANT. An element has no key. */
-  private def keysOf(variant: FieldRef): Seq[Option[String]] =
-    variant.elementOf.fold(Seq.empty[Option[String]])(array => keysOf(array) :+ None)
-
-  private def keysOf(path: PathOf): Seq[Option[String]] = keysOf(path.variant) ++ steps(path).map(_.key)
-
   /** The leaves of a VARIANT of the scan. The elements of an array are counted by any leaf, or by one of type NULL. */
   private def leavesOf(root: FieldRef, group: TypedFiles): Seq[(Seq[Option[String]], DataType)] = {
     val leaves = uses.paths.filter(path => path.variant.root == root && group.dataType(path) != NullType).map { path =>
-      leafOf(keysOf(path), group.dataType(path))
+      leafOf(path.keys(steps), group.dataType(path))
     }.distinct
     leaves.filterNot { case (keys, leaf) =>
       leaf == NullType && leaves.exists { case (others, other) => others.startsWith(keys) && (others, other) != (keys, leaf) }

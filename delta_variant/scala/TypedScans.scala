@@ -138,10 +138,12 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
           val all = fileGroups.iterator.map { case (proven, some) =>
             ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head))
           }
-          val steps = paths.zip(reply.proofs.map(_.steps)).toMap
-          replaced(all.toIndexedSeq, others.toSeq, steps, outcome.copy(paths = described))
+          replaced(all.toIndexedSeq, others.toSeq, stepsOf(reply), outcome.copy(paths = described))
       }
     }
+
+    private def stepsOf(reply: Messages.ProofsReply): Map[PathOf, Seq[Messages.Step]] =
+      paths.zip(reply.proofs.map(_.steps)).toMap
 
     /** Sets the types that the log proves, and the smallest types that can hold the integers. */
     private def proveByLog(known: FileBounds, reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Unit = {
@@ -178,9 +180,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
     /** Sets the types that footers prove where the log proves none. Returns the footers by file. */
     private def proveByFooters(reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Map[Int, Footer] = {
       val columns = paths.map(column)
-      val places = mutable.ArrayBuffer.empty[Seq[Option[String]]] // keys from the column on; an array is before its elements
-      for ((proof, path) <- reply.proofs.zip(paths))
-        places += array(path).fold(Seq.empty[Option[String]])(places(_) :+ Footers.Element) ++ proof.steps.map(_.key)
+      val keys = paths.map(_.keys(stepsOf(reply)))
       // In a path that is requested as VARIANT, or as an array of them, a JSON null is not NULL.
       val variants =
         uses.ofPaths.filter(_.dataType.existsRecursively(_ == VariantType)).flatMap(_.pathOf).map(uses.number).toSet
@@ -190,7 +190,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       for {
         (file, Some(footer)) <- unproven.zip(read)
         path <- paths.indices if proven(file).types(path) == null
-        name <- footer.typeOf(columns(path), places(path), paths(path).isExploded)
+        name <- footer.typeOf(columns(path), keys(path), paths(path).isExploded)
         if !(variants(path) && (LeafTypes.hasJsonNulls(name) || LeafTypes.isArray(name)))
       } proven(file).types(path) = LeafTypes.withoutJsonNulls(name)
       unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap

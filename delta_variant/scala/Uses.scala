@@ -139,26 +139,23 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   private def ofVariant(inner: Expression, dataType: DataType, fails: Boolean, zone: Option[String]): Option[Use] =
     use(inner).filter(_.dataType == VariantType).map(of => Use(of.variant, of.path, dataType, fails, zone)(of.child))
 
-  /** The array whose elements a node of the chain gives as rows, and the expression of the VARIANT in which it is. */
-  def exploded(node: LogicalPlan): Option[(PathOf, Expression)] = node match {
-    case Generate(VariantExplode(child), _, _, _, _, _) =>
-      child match {
-        case Variant(ref) => Some(PathOf(ref, "$", isExploded = true) -> child)
-        case _ =>
-          for (use <- use(child) if use.dataType == VariantType; path <- use.path)
-            yield PathOf(use.variant, path, isExploded = true) -> use.child
-      }
-    case _ => None
+  /** A node that gives the elements of an array as rows: the array, and the expression of the VARIANT in which it is. */
+  object Exploded {
+    def unapply(node: Generate): Option[(PathOf, Expression)] = node.generator match {
+      case VariantExplode(child @ Variant(ref)) => Some(PathOf(ref, "$", isExploded = true) -> child)
+      case VariantExplode(child) =>
+        for (use <- use(child) if use.dataType == VariantType; path <- use.path)
+          yield PathOf(use.variant, path, isExploded = true) -> use.child
+      case _ => None
+    }
   }
 
   /** Adds the uses of a node. Returns whether the nodes above it can see the Variants. */
   private def visit(node: LogicalPlan, above: Boolean, first: Boolean): Boolean = node match {
-    case generate: Generate if !above && exploded(generate).isDefined =>
-      exploded(generate).foreach { case (array, _) =>
-        val (_, _, element) = columns(generate)
-        refs(element.exprId) = FieldRef(element.exprId, Nil)(element, element.dataType, Some(array))
-        add(array)
-      }
+    case generate @ Exploded(array, _) if !above =>
+      val (_, _, element) = columns(generate)
+      refs(element.exprId) = FieldRef(element.exprId, Nil)(element, element.dataType, Some(array))
+      add(array)
       true
     case Project(list, _) =>
       list.foreach {
@@ -332,6 +329,10 @@ final case class FieldRef(id: ExprId, ordinals: Seq[Int])(
   /** The VARIANT of the scan in which it is. */
   def root: FieldRef = elementOf.fold(this)(_.variant.root)
 
+  /** The keys that lead to it from that VARIANT. steps: of each path. */
+  def keys(steps: PathOf => Seq[Messages.Step]): Seq[Option[String]] =
+    elementOf.fold(Seq.empty[Option[String]])(_.keys(steps) :+ Footers.Element)
+
   /** The names that queries use. */
   def names: Seq[String] = {
     val fields = ordinals.scanLeft((column.name, column.dataType)) { case ((_, struct), ordinal) =>
@@ -354,7 +355,11 @@ final case class FieldRef(id: ExprId, ordinals: Seq[Int])(
 }
 
 /** A path of a VARIANT. isExploded: it is asked for the elements of the array there, and not for its value. */
-final case class PathOf(variant: FieldRef, path: String, isExploded: Boolean = false)
+final case class PathOf(variant: FieldRef, path: String, isExploded: Boolean = false) {
+
+  /** The keys that lead to it from a VARIANT of the scan. steps: of each path. */
+  def keys(steps: PathOf => Seq[Messages.Step]): Seq[Option[String]] = variant.keys(steps) ++ steps(this).map(_.key)
+}
 
 /**
  * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from itertools import takewhile
 
-from delta_variant.paths import object_keys
 from tests.generated.predicates import NATURAL, TYPES, Predicates, Sql
 from tests.generated.tables import Table
 
@@ -137,16 +136,16 @@ class Queries:
     def exploded(self) -> str:
         """The elements of an array as rows, which may be arrays themselves."""
         rng, spot, tables = self.rng, self.rng.choice(self.table.elements), []
-        while object_keys(spot.keys) is None and (not tables or rng.random() < 0.6):
+        while spot.is_element and (not tables or rng.random() < 0.6):
             at = next(at for at, key in enumerate(spot.keys) if isinstance(key, int))
             array = self.predicates.get(replace(spot, keys=spot.keys[:at]), "variant").safe
             tables.append(f"lateral variant_explode{rng.choice(['', '', '_outer'])}({self._of('t', array)}) e{len(tables)}")
             spot = replace(spot, column=f"e{len(tables) - 1}.value", keys=spot.keys[at + 1 :])
         kinds = NATURAL[spot.kind] if rng.random() < 0.8 else TYPES
         first, second = (self.predicates.get(spot, rng.choice(kinds)) for _ in range(2))
-        tables.append(rng.choice([self.where(), "", f"where {second.safe} is not null", f"where {second.safe} is null"]))
+        where = rng.choice([self.where(), "", f"where {second.safe} is not null", f"where {second.safe} is null"])
         asked = first.asked if rng.random() < 0.2 else first.safe
-        e = f"e{len(tables) - 2}"
+        e = f"e{len(tables) - 1}"
         columns = rng.choice(
             [
                 f"id, {e}.pos, {e}.key, cast({asked} as string), {self.value()}",
@@ -155,7 +154,7 @@ class Queries:
                 f"count(*), max({e}.pos)",
             ]
         )
-        return f"select {columns} from {self.name} t, {', '.join(tables[:-1])} {tables[-1]} {'group by 1' * (' k,' in columns)}"
+        return f"select {columns} from {self.name} t, {', '.join(tables)} {where} {'group by 1' * (' k,' in columns)}"
 
     def whole(self) -> str:
         return f"select id, {self.value()}, t.v, t.s from {self.name} t {self.where()}"
