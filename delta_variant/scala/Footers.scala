@@ -22,14 +22,14 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex
 import org.apache.spark.util.ThreadUtils
 
 /**
- * Footers of Parquet files, which prove types of typed columns. They are read on the driver, several at a time, and are cached
- * until an hour after their last use, since the files of a table never change.
+ * Footers of Parquet files, which tell the columns that hold the values of paths. They are read on the driver, several at a time,
+ * and are cached until an hour after their last use, since the files of a table never change.
  */
 final class Footers {
   import Footers._
 
-  private val shapes = Interners.newWeakInterner[Map[ColumnSteps, Proven]]() // most files of a table have the same leaves
-  private val files = Shared.cache[WeighedFooter](MaxLeaves)(_.weight) // by table, and name, size and time of a file
+  private val footers = Interners.newWeakInterner[Footer]() // most files of a table have the same columns
+  private val files = Shared.cache[WeighedFooter](MaxPlaces)(_.weight) // by table, and name, size and time of a file
   private lazy val threads = ThreadUtils.newDaemonCachedThreadPool("delta-variant footers", AtOnce, keepAliveSeconds = 10)
 
   /** The footers of files. None for files of fewer than `minBytes` bytes, and for those whose footers were not read. */
@@ -64,9 +64,9 @@ final class Footers {
   private def read(key: String, path: Path, file: AddFile, configuration: Configuration): Footer = {
     val status = new FileStatus(file.size, false, 1, 0, file.modificationTime, path)
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromStatus(status, configuration))) { reader =>
-      val leaves = new Leaves(reader.getFooter).found
-      val shape = shapes.intern(leaves)
-      val known = new WeighedFooter(new Footer(shape), if (shape eq leaves) 1 + leaves.size else 1)
+      val own = new Places(reader.getFooter).found
+      val footer = footers.intern(own)
+      val known = new WeighedFooter(footer, if (footer eq own) 1 + own.places.size else 1)
       files.put(key, known)
       known.footer
     }
@@ -77,10 +77,11 @@ object Footers {
   private val AtOnce = 16
   private val MaxFiles = 1000 // new footers that one query reads; the next query reads the next ones
   private val MaxSeconds = 60L // that a query waits for footers
-  private val MaxLeaves = 400000L // in the cache
+  private val MaxPlaces = 400000L // in the cache
   private val Writer = "org.apache.spark.version" // a key of files that Spark or this package wrote
   private val Rebased = "org.apache.spark.legacyDateTime"
   val Element: Option[String] = None // a step of a path, which is a key or leads to any element of an array
+  private val Floating = Set("float", "double") // Spark's filters lose NaN and zeros to others' statistics and dictionaries
   private val GroupFields = Set("metadata", "value", "typed_value") // VariantShredding, "Value Shredding"
 
   private final class WeighedFooter(val footer: Footer, val weight: Int)
@@ -88,42 +89,95 @@ object Footers {
   /** A path in a VARIANT column. */
   private final case class ColumnSteps(column: Seq[String], steps: Seq[Option[String]])
 
-  /** What is proven of the values at a path. */
-  private sealed trait Proven
-  private case object Anything extends Proven
-  private case object ObjectOrJsonNull extends Proven // an object with typed fields only, or a JSON null
-  private final case class ArrayOrJsonNull(isCounted: Boolean) extends Proven // of elements of no one type, with a `value`
-  private final case class Typed(name: String) extends Proven // as LeafTypes names it
+  /**
+   * A group with `value` and `typed_value`.
+   *
+   * @param hasJsonNulls whether its `value` may hold JSON nulls
+   * @param hasOthers whether its `value` may hold anything else
+   */
+  private final case class Place(typed: Content, hasJsonNulls: Boolean, hasOthers: Boolean)
 
-  /** What a footer proves: the types of typed columns that hold every value of their path. */
-  final class Footer private[Footers] (leaves: Map[ColumnSteps, Proven]) {
-
-    /**
-     * The type of a path's typed column (LeafTypes; it tells whether some rows have a JSON null instead). VOID if no row has
-     * the path, and None if neither is proven. isExploded: whether any array will do, as its values are not read.
-     */
-    def typeOf(column: Seq[String], steps: Seq[Option[String]], isExploded: Boolean): Option[String] =
-      steps.inits.map(some => some.size -> leaves.get(ColumnSteps(column, some))).collectFirst {
-        case (length, Some(proven)) => (length == steps.size, proven)
-      }.flatMap {
-        case (_, Anything) => None
-        case (isWhole, _) if !isWhole => Some(LeafTypes.Void)
-        case (_, Typed(name)) => Some(name)
-        case (_, ArrayOrJsonNull(isCounted)) if isExploded && isCounted => Some(LeafTypes.array(LeafTypes.Void))
-        case _ => None
-      }
-
-    /** The bytes that Spark's estimates assume for a row in the typed columns of the file. */
-    def width: Int = leaves.values.collect { case Typed(name) if !LeafTypes.isArray(name) => LeafTypes.size(name) }.sum
-  }
+  /** The `typed_value` of a group. */
+  private sealed trait Content
+  private case object Unknown extends Content
+  private case object TypedObject extends Content
+  private final case class TypedArray(isCounted: Boolean) extends Content // isCounted: the elements have a `value`
+  private final case class Primitive(name: String) extends Content // as LeafTypes names it
 
   /**
-   * The leaves of the VARIANT columns of one file. A path is proven if its `value`, and each `value` above it, holds at most
-   * JSON nulls in every row group. In files of Spark and of this package those above may hold anything (VariantShredding,
-   * "Arrays", "Objects").
+   * The columns that hold the values of a path.
+   *
+   * @param name the type of the typed column (LeafTypes), VOID if there is none
+   * @param residuals each `value` column that holds values of the path too: how many steps lead to its group
    */
-  private final class Leaves(footer: ParquetMetadata) {
-    private val leaves = mutable.Map.empty[ColumnSteps, Proven]
+  final case class PathColumns(name: String, residuals: Seq[Int])
+
+  /** What a footer tells of the columns that hold the values of paths. */
+  final class Footer private[Footers] (private[Footers] val places: Map[ColumnSteps, Place], private val isTrusted: Boolean) {
+
+    /**
+     * The columns that hold every value of a path; None if these are not known.
+     *
+     * @param isExploded whether any array will do, as its values are not read
+     * @param isVariant whether the path is asked for as VARIANT, for which a JSON null is not NULL
+     */
+    def columns(
+        column: Seq[String], steps: Seq[Option[String]], isExploded: Boolean, isVariant: Boolean): Option[PathColumns] = {
+      def place(length: Int) = places.get(ColumnSteps(column, steps.take(length)))
+
+      // Whether the `value` of a place holds anything that the query tells from NULL.
+      def hasValues(here: Place) = here.hasOthers || isVariant && here.hasJsonNulls
+
+      // From the group to which `length` steps lead. above: the residuals above it.
+      def from(length: Int, here: Place, above: Seq[Int]): Option[PathColumns] = {
+        def residuals(hasValues: Boolean) = if (hasValues) above :+ length else above
+        val next = if (length < steps.size) place(length + 1) else None
+        (here.typed, next) match {
+          case (Unknown, _) => None
+          // Spark and this package write no value with a typed column into the `value` above it.
+          case (_, Some(inner)) => from(length + 1, inner, residuals(here.hasOthers && !isTrusted))
+          case (Primitive(name), _) if length == steps.size =>
+            // A filter reaches no column that has residuals (protocol/README.md, F5).
+            val isUnsafe = Floating(name) && !steps.contains(Element)
+            Some(PathColumns(name, residuals(hasValues(here) || isUnsafe)))
+          case (TypedArray(isCounted), _) if length == steps.size =>
+            elements(steps :+ Element).orElse(Option.when(isExploded && isCounted)(LeafTypes.Void)).map { name =>
+              PathColumns(LeafTypes.array(name), residuals(hasValues(here)))
+            }
+          case _ if length == steps.size => None
+          // No typed column has the path. Where the struct of an object is NULL, the `value` columns above it would be asked.
+          case (typed, _) =>
+            Option.when(above.isEmpty && (!here.hasOthers || isTrusted || typed == TypedObject)) {
+              PathColumns(LeafTypes.Void, residuals(here.hasOthers))
+            }
+        }
+      }
+
+      // The type that all elements of an array have. A cast of each by itself would be slower than Spark's scan.
+      def elements(inner: Seq[Option[String]]): Option[String] =
+        places.get(ColumnSteps(column, inner)).filterNot(hasValues).map(_.typed).flatMap {
+          case Primitive(name) => Some(name)
+          case _: TypedArray => elements(inner :+ Element).map(LeafTypes.array)
+          case _ => None
+        }
+
+      place(0).flatMap(from(0, _, Nil))
+    }
+
+    override def equals(other: Any): Boolean = other match {
+      case that: Footer => isTrusted == that.isTrusted && places == that.places
+      case _ => false
+    }
+
+    override def hashCode: Int = places.hashCode
+
+    /** The bytes that Spark's estimates assume for a row in the typed columns of the file. */
+    def width: Int = places.values.collect { case Place(Primitive(name), _, _) => LeafTypes.size(name) }.sum
+  }
+
+  /** The places in the VARIANT columns of one file. */
+  private final class Places(footer: ParquetMetadata) {
+    private val places = mutable.Map.empty[ColumnSteps, Place]
     private val kept = footer.getFileMetaData.getKeyValueMetaData
     private val isTrusted =
       kept.containsKey(Writer) // Spark or this package wrote the file: no `value` has a field or an array that is typed
@@ -140,7 +194,7 @@ object Footers {
     }
     addColumns(footer.getFileMetaData.getSchema, Nil)
 
-    def found: Map[ColumnSteps, Proven] = leaves.toMap
+    def found: Footer = new Footer(places.toMap, isTrusted)
 
     /** Whether both bounds are the one byte that encodes a JSON null (VariantEncoding, "Encoding types"). */
     private def isJsonNull(statistics: Statistics[_]): Boolean =
@@ -153,51 +207,46 @@ object Footers {
     private def group(field: Type): Option[GroupType] =
       Option.when(!field.isPrimitive && !field.isRepetition(Type.Repetition.REPEATED))(field.asGroupType)
 
-    /** Adds the leaves of the VARIANT columns in a schema or a struct. */
+    /** Adds the places of the VARIANT columns in a schema or a struct. */
     private def addColumns(struct: GroupType, path: Seq[String]): Unit =
       for (field <- fields(struct); column <- group(field)) {
         val here = path :+ column.getName
-        if (column.containsField("metadata") && column.containsField("typed_value")) addLeaves(column, here, here, Nil)
+        if (column.containsField("metadata") && column.containsField("typed_value")) addPlace(column, here, here, Nil)
         else if (column.getLogicalTypeAnnotation == null) addColumns(column, here)
       }
 
-    /** Adds the leaves of a group with `value` and `typed_value`. */
-    private def addLeaves(outer: GroupType, path: Seq[String], column: Seq[String], steps: Seq[Option[String]]): Unit = {
-      val place = ColumnSteps(column, steps)
-      leaves(place) = Anything
-      val known = fields(outer).forall(field => GroupFields(field.getName)) && outer.containsField("typed_value")
-      val hasResidual = outer.containsField("value") && some(path :+ "value")
-      val isClosed = !hasResidual || !others(path :+ "value")
-      def of(name: String) = Typed(if (hasResidual) LeafTypes.withJsonNulls(name) else name)
-      if (known) outer.getType("typed_value") match {
-        case repeated if repeated.isRepetition(Type.Repetition.REPEATED) =>
-        case leaf: PrimitiveType =>
-          if (isClosed) typeName(leaf, isElement = steps.contains(Element)).foreach(name => leaves(place) = of(name))
-        case _ if !isClosed && !isTrusted => // of another writer, whose `value` may hold typed fields and arrays too
+    /** Adds a group with `value` and `typed_value`, and those inside it. */
+    private def addPlace(outer: GroupType, path: Seq[String], column: Seq[String], steps: Seq[Option[String]]): Unit = {
+      val isKnown = fields(outer).forall(field => GroupFields(field.getName)) && outer.containsField("typed_value")
+      val value = path :+ "value"
+      val typed = if (isKnown) content(outer.getType("typed_value"), path :+ "typed_value", column, steps) else Unknown
+      places(ColumnSteps(column, steps)) = Place(typed, some(value), others(value))
+    }
+
+    private def content(typed: Type, path: Seq[String], column: Seq[String], steps: Seq[Option[String]]): Content =
+      typed match {
+        case repeated if repeated.isRepetition(Type.Repetition.REPEATED) => Unknown
+        case leaf: PrimitiveType => typeName(leaf).fold[Content](Unknown)(Primitive)
         case list if list.getLogicalTypeAnnotation != null =>
-          for (element <- elementOf(list)) {
-            val elements = steps :+ Element
-            addLeaves(element, path ++ Seq("typed_value", "list", "element"), column, elements)
-            if (isClosed) leaves(place) = leaves(ColumnSteps(column, elements)) match {
-              case Typed(name) => of(LeafTypes.array(name))
-              case _ => ArrayOrJsonNull(isCounted = element.containsField("value"))
-            }
+          elementOf(list).fold[Content](Unknown) { element =>
+            addPlace(element, path ++ Seq("list", "element"), column, steps :+ Element)
+            TypedArray(isCounted = element.containsField("value"))
           }
-        case typed =>
-          val inside = fields(typed.asGroupType)
+        case other =>
+          val inside = fields(other.asGroupType)
           // Spark's reader does not distinguish names by case.
-          if (inside.map(_.getName.toLowerCase(Locale.ROOT)).distinct.size == inside.size) {
-            if (isClosed) leaves(place) = ObjectOrJsonNull
+          if (inside.map(_.getName.toLowerCase(Locale.ROOT)).distinct.size < inside.size) Unknown
+          else {
             for (field <- inside) {
               val deeper = steps :+ Some(field.getName)
               group(field) match {
-                case Some(inner) => addLeaves(inner, path :+ "typed_value" :+ field.getName, column, deeper)
-                case None => leaves(ColumnSteps(column, deeper)) = Anything
+                case Some(inner) => addPlace(inner, path :+ field.getName, column, deeper)
+                case None => places(ColumnSteps(column, deeper)) = Place(Unknown, hasJsonNulls = false, hasOthers = false)
               }
             }
+            TypedObject
           }
       }
-    }
 
     /** The group of the elements of a list; None if it is not a list of the form that writers have to use today. */
     private def elementOf(list: Type): Option[GroupType] = list.getLogicalTypeAnnotation match {
@@ -211,16 +260,14 @@ object Footers {
       case _ => None
     }
 
-    /** The name of a leaf's type (LeafTypes); None for types that Spark would read or filter wrongly. */
-    private def typeName(leaf: PrimitiveType, isElement: Boolean): Option[String] =
+    /** The name of a leaf's type (LeafTypes); None for types that Spark would read wrongly. */
+    private def typeName(leaf: PrimitiveType): Option[String] =
       (leaf.getLogicalTypeAnnotation, leaf.getPrimitiveTypeName) match {
         case (null, PrimitiveTypeName.BOOLEAN) => Some("boolean")
         case (null, PrimitiveTypeName.INT32) => Some("int")
         case (null, PrimitiveTypeName.INT64) => Some("bigint")
-        // Others' statistics and dictionaries lose NaN and zeros to Spark's filters, which elements do not have
-        // (protocol/README.md, F5).
-        case (null, PrimitiveTypeName.FLOAT) => Option.when(isElement)("float")
-        case (null, PrimitiveTypeName.DOUBLE) => Option.when(isElement)("double")
+        case (null, PrimitiveTypeName.FLOAT) => Some("float")
+        case (null, PrimitiveTypeName.DOUBLE) => Some("double")
         case (null, _) => None
         case (_: StringLogicalTypeAnnotation, _) => Some("string")
         case (_: DateLogicalTypeAnnotation, _) => Option.when(isCorrected)("date")

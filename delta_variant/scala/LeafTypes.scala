@@ -12,7 +12,6 @@ object LeafTypes {
   /** The type of a path that no row has. */
   val Void = "void"
 
-  private val OrJsonNull = "?" // after a type: some rows have a JSON null at the path instead
   private val Arrays = "array<(.+)>".r
   private val Decimals = raw"decimal\((\d+),(\d+)\)".r
   private val Decimal4 = 8
@@ -68,18 +67,12 @@ object LeafTypes {
     case _ => None
   }
 
-  def array(name: String): String = s"array<${withoutJsonNulls(name)}>"
+  def array(name: String): String = s"array<$name>"
 
   def isArray(name: String): Boolean = name.startsWith("array<")
 
-  def withJsonNulls(name: String): String = name + OrJsonNull
-
-  def hasJsonNulls(name: String): Boolean = name.endsWith(OrJsonNull)
-
-  def withoutJsonNulls(name: String): String = name.stripSuffix(OrJsonNull)
-
   /** The bytes that Spark's estimates assume for a value of the type. */
-  def size(name: String): Int = dataType(withoutJsonNulls(name)).defaultSize
+  def size(name: String): Int = dataType(name).defaultSize
 
   /** The Spark type of that name. */
   def dataType(name: String): DataType = name match {

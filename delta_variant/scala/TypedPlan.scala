@@ -4,12 +4,14 @@ import scala.annotation.tailrec
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.objects.NewInstance
 import org.apache.spark.sql.catalyst.expressions.variant.VariantGet
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.delta.{DeltaParquetFileFormat, NoMapping}
 import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.execution.datasources.{LogicalRelation, PushVariantIntoScan}
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.VariantVal
 
 /**
  * The plan that reads paths of one scan from typed columns.
@@ -17,7 +19,7 @@ import org.apache.spark.sql.types._
  * The chain above the scan is repeated for each group of files, and once more for the files of Spark's scan, in a union. Where
  * the chain explodes a Variant, it explodes a typed column of arrays. Every use of a Variant above the chain becomes a column of
  * that union: in the type asked for, if its cast cannot fail or is made for every row anyway; otherwise as VARIANT, or, if all
- * files are in one group, as the typed column itself, and the cast stays where it was.
+ * files are in one group and the path has no residuals, as the typed column itself, and the cast stays where it was.
  *
  * @param steps of each path
  */
@@ -67,8 +69,9 @@ final class TypedPlan(
   /** Adds what leaves the chain in place of a Variant, for the uses above the chain. */
   private def addExports(column: Attribute): Unit =
     for (use <- uses.all if uses.isAbove(use) && uses.refOf(column).contains(use.variant)) {
+      val only = alone.filter(group => use.pathOf.forall(group.residuals(_).isEmpty))
       exports.getOrElseUpdate(use,
-        (use.pathOf, alone) match {
+        (use.pathOf, only) match {
           // The column is NULL in the rows that an outer join adds.
           case (None, _) => EqualNullSafe(exported(use, IsNotNull(column), "present"), Literal.TrueLiteral)
           // A column, not a constant: Spark makes no join key of a comparison with a constant.
@@ -183,7 +186,7 @@ final class TypedPlan(
       uses.use(expression) match {
         case None => compared(expression, group)
         case Some(Use(_, None, _, _, _)) => Some(expression) // whether the struct in place of the VARIANT is NULL
-        case Some(use) => Some(answer(leaf(retyped(use.child, group), use.pathOf.get, group), use, group.cast(use)))
+        case Some(use) => Some(value(retyped(use.child, group), use, use.pathOf.get, group))
       }
   }
 
@@ -196,7 +199,8 @@ final class TypedPlan(
       val sides = expression.children.filterNot(_.isInstanceOf[Literal]).map(uses.use)
       for {
         use <- Some(sides).collect { case Seq(Some(use)) => use }
-        path <- use.pathOf if use.dataType.isInstanceOf[IntegralType] && group.cast(use) == Safe
+        path <- use.pathOf
+        if use.dataType.isInstanceOf[IntegralType] && group.cast(use) == Safe && group.residuals(path).isEmpty
         column = leaf(retyped(use.child, group), path, group)
         values = expression.children.map {
           case literal: Literal => constant(literal, use.dataType, column.dataType)
@@ -210,6 +214,29 @@ final class TypedPlan(
   private def retyped(expression: Expression, group: TypedFiles): Expression = expression.transform {
     case column: AttributeReference if uses.refOf(column).isDefined =>
       column.withDataType(dataType(uses.refOf(column).get, group))
+  }
+
+  /** The value of a path, in the struct in place of its Variant: from the typed column, or else from a residual. */
+  private def value(variant: Expression, use: Use, path: PathOf, group: TypedFiles): Expression = {
+    val residuals = group.residuals(path)
+
+    // From the struct to which `length` steps lead.
+    def from(outer: Expression, length: Int): Expression = {
+      val rest = steps(path).drop(length)
+      lazy val column = LogStatistics.field(outer, Typed)
+      def below =
+        if (residuals.exists(_ > length)) from(inside(column, rest.head), length + 1)
+        else answer(leaf(variant, path, group), use, group.cast(use))
+      def residual = {
+        val bytes = Seq(outer -> Value, variant -> Metadata).map { case (struct, name) => LogStatistics.field(struct, name) }
+        get(NewInstance(classOf[VariantVal], bytes, VariantType), pathText(rest), use)
+      }
+      if (!residuals.contains(length)) below
+      else if (group.dataType(path) == NullType) residual
+      else If(IsNotNull(column), below, residual)
+    }
+
+    from(variant, 0)
   }
 
   /** The typed column of a path, or its elements in it, in the struct in place of its Variant. */
@@ -237,8 +264,10 @@ final class TypedPlan(
       val place = ref.keys(steps)
       val leaves =
         leavesOf(ref.root, group).collect { case (keys, leaf) if keys.startsWith(place) => keys.drop(place.size) -> leaf }
+      val columns = nested(leaves)
+      val hasResiduals = ref == ref.root && uses.paths.exists(path => path.variant == ref && group.residuals(path).nonEmpty)
       // `metadata` is NULL where the Variant is.
-      if (leaves.isEmpty) new StructType().add(Metadata, BinaryType) else nested(leaves)
+      if (leaves.isEmpty || hasResiduals) columns.add(Metadata, BinaryType) else columns
     case struct: StructType =>
       StructType(struct.fields.zipWithIndex.map { case (field, number) =>
         field.copy(dataType = dataType(ref.field(number), group))
@@ -246,14 +275,21 @@ final class TypedPlan(
     case other => other
   }
 
-  /** The leaves of a VARIANT of the scan. The elements of an array are counted by any leaf, or by one of type NULL. */
+  /**
+   * The leaves of a VARIANT of the scan. A leaf of type NULL is a `value`: a residual, or, if no other leaf does it, the one by
+   * which the elements of an array are counted.
+   */
   private def leavesOf(root: FieldRef, group: TypedFiles): Seq[(Seq[Option[String]], DataType)] = {
-    val leaves = uses.paths.filter(path => path.variant.root == root && group.dataType(path) != NullType).map { path =>
+    val paths = uses.paths.filter(_.variant.root == root)
+    val columns = paths.filter(group.dataType(_) != NullType).map { path =>
       leafOf(path.keys(steps), group.dataType(path))
     }.distinct
-    leaves.filterNot { case (keys, leaf) =>
-      leaf == NullType && leaves.exists { case (others, other) => others.startsWith(keys) && (others, other) != (keys, leaf) }
+    val needed = columns.filterNot { case (keys, leaf) =>
+      leaf == NullType && columns.exists { case (others, other) => others.startsWith(keys) && (others, other) != (keys, leaf) }
     }
+    val residuals = for (path <- paths; length <- group.residuals(path))
+      yield path.keys(steps).take(length) -> NullType
+    (needed ++ residuals).distinct
   }
 
   private def relation(group: FileGroup): LogicalRelation = group match {
@@ -294,9 +330,15 @@ object TypedPlan {
   /**
    * Files that have the paths in columns of the same types.
    *
+   * @param residuals of each path, the `value` columns that hold values of it (Footers.PathColumns)
    * @param width bytes that Spark's estimates assume for a row in the Variants of a file; 0 if that is not known
    */
-  final case class TypedFiles(files: Seq[AddFile], width: Int, dataType: Map[PathOf, DataType], casts: Map[Use, String])
+  final case class TypedFiles(
+      files: Seq[AddFile],
+      width: Int,
+      dataType: Map[PathOf, DataType],
+      residuals: Map[PathOf, Seq[Int]],
+      casts: Map[Use, String])
       extends FileGroup {
 
     def cast(use: Use): String = casts.getOrElse(use, ByVariant) // a value that leaves the chain as VARIANT
@@ -382,19 +424,25 @@ object TypedPlan {
   /** The struct of a Variant in which these steps lead to typed columns, or, for a leaf of type NULL, to the column `value`. */
   private def nested(leaves: Seq[(Seq[Option[String]], DataType)]): StructType = {
     def after(step: Option[String]) = nested(leaves.collect { case (`step` +: steps, leaf) => steps -> leaf })
-    val (name, dataType) = leaves.map(_._1.headOption).distinct match {
-      case Seq(None) if leaves.size == 1 =>
-        leaves.head._2 match {
-          case NullType => Value -> BinaryType
-          case leaf => Typed -> leaf
-        }
-      case Seq(Some(None)) => Typed -> ArrayType(after(None))
+    val (values, columns) = leaves.partition(_ == Nil -> NullType)
+    val typed = columns.map(_._1.headOption).distinct match {
+      case Seq() => None
+      case Seq(None) if columns.size == 1 => Some(columns.head._2)
+      case Seq(Some(None)) => Some(ArrayType(after(None)))
       case firsts if firsts.forall(_.exists(_.isDefined)) =>
-        Typed -> StructType(firsts.flatten.flatten.map(key => StructField(key, after(Some(key)))))
+        Some(StructType(firsts.flatten.flatten.map(key => StructField(key, after(Some(key))))))
       case _ => throw new IllegalStateException(s"a path has columns of several kinds: $leaves")
     }
-    new StructType().add(name, dataType)
+    StructType(values.map(_ => StructField(Value, BinaryType)) ++ typed.map(StructField(Typed, _)))
   }
+
+  /** The steps as `variant_get` reads them. A key in quotes has none of these quotes; one with both kinds has no dot or bracket. */
+  private def pathText(steps: Seq[Messages.Step]): String = steps.map {
+    case Messages.Step(Some(key), _) if !key.contains("'") => s"['$key']"
+    case Messages.Step(Some(key), _) if !key.contains("\"") => s"""["$key"]"""
+    case Messages.Step(Some(key), _) => s".$key"
+    case Messages.Step(_, index) => s"[${index.get}]"
+  }.mkString("$", "", "")
 
   private def withTypes(schema: StructType)(dataType: StructField => DataType): StructType =
     StructType(schema.fields.map(field => field.copy(dataType = dataType(field))))

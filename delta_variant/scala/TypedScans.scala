@@ -177,11 +177,12 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       ShreddingFeatures.exists(features.contains) && format.columnMappingMode != IdMapping
     }
 
-    /** Sets the types that footers prove where the log proves none. Returns the footers by file. */
+    /** Sets the types and the residuals that footers tell where the log proves no type. Returns the footers by file. */
     private def proveByFooters(reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Map[Int, Footer] = {
       val columns = paths.map(column)
       val keys = paths.map(_.keys(stepsOf(reply)))
-      // In a path that is requested as VARIANT, or as an array of them, a JSON null is not NULL.
+      // A path that is exploded needs an array or nothing in each row. `metadata` does not leave its row with the elements.
+      def canHaveResiduals(path: PathOf) = !path.isExploded && path.variant.elementOf.isEmpty
       val variants =
         uses.ofPaths.filter(_.dataType.existsRecursively(_ == VariantType)).flatMap(_.pathOf).map(uses.number).toSet
       val unproven = files.all.indices.filterNot(proven(_).isWhole)
@@ -190,9 +191,12 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       for {
         (file, Some(footer)) <- unproven.zip(read)
         path <- paths.indices if proven(file).types(path) == null
-        name <- footer.typeOf(columns(path), keys(path), paths(path).isExploded)
-        if !(variants(path) && (LeafTypes.hasJsonNulls(name) || LeafTypes.isArray(name)))
-      } proven(file).types(path) = LeafTypes.withoutJsonNulls(name)
+        found <- footer.columns(columns(path), keys(path), paths(path).isExploded, variants(path))
+        if found.residuals.isEmpty || canHaveResiduals(paths(path))
+      } {
+        proven(file).types(path) = found.name
+        proven(file).residuals(path) = found.residuals
+      }
       unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap
     }
 
@@ -210,7 +214,8 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
           case (path, name) if path.isExploded && !LeafTypes.isArray(name) => path -> NullType // it has no elements
           case (path, name) => path -> LeafTypes.dataType(name)
         }.toMap
-        TypedPlan.TypedFiles(alike.files, alike.width, types, uses.ofPaths.zip(group.casts).toMap)
+        val residuals = paths.zip(alike.proven.residuals).toMap
+        TypedPlan.TypedFiles(alike.files, alike.width, types, residuals, uses.ofPaths.zip(group.casts).toMap)
       }
       val left = others ++ fileGroups.indices.filterNot(groups.map(_.number).contains).flatMap(fileGroups(_).files)
       val all = typed ++ Option.when(left.nonEmpty)(TypedPlan.SparkFiles(left))
@@ -248,11 +253,13 @@ object TypedScans {
   }
 
   /**
-   * By path, the type of a file's typed column, and the smallest type that can hold its integers; null where it is not proven.
+   * By path, the type of a file's typed column and the smallest type that can hold its integers, null where they are not proven,
+   * and the `value` columns that hold values of the path too (Footers.PathColumns).
    */
   private final class Proven(paths: Int) {
     val types = new Array[String](paths)
     val rooms = new Array[String](paths)
+    val residuals = Array.fill[Seq[Int]](paths)(Nil)
 
     /** Counts, by path, the files in which its type is proven. */
     def addTo(counts: Array[Int]): Unit = {
@@ -271,13 +278,13 @@ object TypedScans {
 
     override def equals(other: Any): Boolean = other match {
       case that: Proven =>
-        Arrays.equals(objects(types), objects(that.types)) && Arrays.equals(objects(rooms), objects(that.rooms))
+        all.corresponds(that.all)(Arrays.equals(_, _))
       case _ => false
     }
 
-    override def hashCode: Int = 31 * Arrays.hashCode(objects(types)) + Arrays.hashCode(objects(rooms))
+    override def hashCode: Int = all.map(Arrays.hashCode(_)).hashCode
 
-    private def objects(names: Array[String]): Array[AnyRef] = names.asInstanceOf[Array[AnyRef]]
+    private def all: Seq[Array[AnyRef]] = Seq(types, rooms, residuals).map(_.asInstanceOf[Array[AnyRef]])
   }
 
   /** Files with the same proven types. width: bytes that Spark's estimates assume for a row in the Variants of a file. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import json
 import re
@@ -284,19 +285,17 @@ def unmarked_values(spark, values) -> str:
 
 @pytest.mark.spark
 def test_footers_prove_every_type(spark, unmarked_values, footers):
-    """Footers prove paths of any type but FLOAT and DOUBLE, in a file without statistics and tags in the log (T2)."""
+    """Footers prove paths of any type, in a file without statistics and tags in the log (T2)."""
     table = f"delta.`{unmarked_values}`"
 
-    def same(keys: list[str], *, typed: bool) -> None:
+    def same(keys: list[str]) -> None:
         pairs = [(key, asked) for key in keys for asked in asked_of(key, 4)]
         gets = [text(f"try_variant_get(v, '$.{key}', '{asked}')", asked) for key, asked in pairs]
-        both(spark, f"select id, {', '.join(gets)} from {table}", typed=int(typed))
+        both(spark, f"select id, {', '.join(gets)} from {table}", typed=1)
 
-    for key in ("float", "double"):  # footers do not prove them (protocol/README.md, F5)
-        same([key], typed=False)
-    others = [key for key in VALUES if key not in {"float", "double"}]
-    for start in range(0, len(others), AT_ONCE):
-        same(others[start : start + AT_ONCE], typed=True)
+    keys = list(VALUES)
+    for start in range(0, len(keys), AT_ONCE):
+        same(keys[start : start + AT_ONCE])
     both(spark, f"select {', '.join(f'typeof(v:{key})' for key in VALUES)} from {table}")
 
 
@@ -321,14 +320,14 @@ def test_filters_on_any_column(spark, values, unmarked_values, footers):
     assert isinstance(both(spark, query), list)
 
 
-RESIDUALS = {  # rows; the paths that are proven; other paths that are proven if the writer is known
+RESIDUALS = {  # rows; the paths whose columns are known; other paths, if the writer is known
     "none": ([{"a": 1, "o": {"b": "x"}}, {"o": {}}, {}], {"a", "o.b", "o.z", "z", "a.z"}, set()),
-    "another type": ([{"a": "1", "o": {"b": "x"}}, {"a": 1}], {"o.b", "o.z", "z"}, set()),
+    "another type": ([{"a": "1", "o": {"b": "x"}}, {"a": 1}], {"a", "o.b", "o.z", "z"}, {"a.z"}),
     "JSON nulls": ([{"a": None, "o": {"b": "x"}}, {"a": 1, "o": None}, None], {"a", "o.b", "o.z", "z", "a.z"}, set()),
-    "another field": ([{"a": 1, "o": {"b": "x", "z": 1}}, {"a": 1}], {"a", "z", "a.z"}, {"o.b"}),
-    "another field above": ([{"a": 1, "z": 1, "o": {"b": "x"}}, {"a": 1}], set(), {"a", "a.z", "o.b", "o.z"}),
-    "no object": ([{"a": 1, "o": 5}, {"a": 1, "o": {"b": "x"}}], {"a", "a.z", "z"}, {"o.b"}),
-    "no object above": ([{"a": 1, "o": {"b": "x"}}, 5], set(), {"a", "a.z", "o.b", "o.z"}),
+    "another field": ([{"a": 1, "o": {"b": "x", "z": 1}}, {"a": 1}], {"a", "z", "a.z", "o.b", "o.z"}, set()),
+    "another field above": ([{"a": 1, "z": 1, "o": {"b": "x"}}, {"a": 1}], {"a", "o.b", "z"}, {"a.z", "o.z"}),
+    "no object": ([{"a": 1, "o": 5}, {"a": 1, "o": {"b": "x"}}], {"a", "a.z", "z", "o.b", "o.z"}, set()),
+    "no object above": ([{"a": 1, "o": {"b": "x"}}, 5], {"a", "o.b", "z"}, {"a.z", "o.z"}),
     "SQL NULL": ([{"a": 1, "o": {"b": "x"}}, "SQL NULL"], {"a", "o.b", "o.z", "z", "a.z"}, set()),
 }
 
@@ -371,10 +370,10 @@ def cases(spark: SparkSession, path: Path, listed: dict[str, list[Any]], shape: 
 @pytest.mark.spark
 @pytest.mark.parametrize("known", [True, False], ids=["known writer", "any writer"])
 def test_what_footers_prove_beside_residuals(spark, residuals, footers, known):
-    """A footer proves a path by its own `value` and those above it, and that a path without a column is missing (T2, T3).
+    """A footer tells the columns of a path: its typed column, its own `value` and those above it (T2, T3, T8).
 
-    These `value` columns may hold JSON nulls, which are not NULL as VARIANT. Those above the path may hold other fields if the
-    writer is known. A path without a column is missing if the `value` above it holds at most JSON nulls.
+    The residual of a path without a typed column is read if the writer is known, or if an object is beside it and no residual
+    is above it.
     """
     queries = (  # with the same columns, so that one query can ask them all
         "select {2} q, id, v:{0} c, null s, null n from {1}",
@@ -397,9 +396,8 @@ def test_what_footers_prove_beside_residuals(spark, residuals, footers, known):
             for pair in share([(key, query) for query in queries], 3, (number + at + known) % 3)
         ]
         for key, query in [*asked, *share([("z", everywhere), ("", several)], 2, int(known))]:
-            variant_null = case == "JSON nulls" and "::" not in query and key == "a"
             branches.append(query.format(key, view, len(branches)))
-            expected.append(int(key in proven and not variant_null) if key else None)
+            expected.append(int(key in proven) if key else None)
         if "z" in always:
             join = f"select a.id, b.id from {view} a left join range(9) b on a.v:z::bigint = b.id"
             plan = spark.sql(join)._jdf.queryExecution().sparkPlan()
@@ -502,8 +500,8 @@ def test_arrays_of_every_type(spark, arrays, footers, key):
         if asked != "variant"
         for step, form in (("[1]", "{}"), ("[3]", "{}"), ("", "{}"), ("", "array<{}>"))
     ]
-    both(spark, f"select id, {', '.join(gets)} from delta.`{arrays}`", typed=1)
-    for get in (f"v:{key}", f"v:{key}[0]", f"v:{key}::array<variant>"):  # a JSON null is not NULL
+    both(spark, f"select id, v:{key}[0], {', '.join(gets)} from delta.`{arrays}`", typed=1)
+    for get in (f"v:{key}", f"v:{key}::array<variant>"):  # a JSON null in an array is not NULL
         both(spark, f"select {get} from delta.`{arrays}`", typed=0)
 
 
@@ -526,24 +524,28 @@ OF_ARRAYS = {  # paths, and the types asked for
     **dict.fromkeys(("t", "m[2]", "o[0].t"), "array<string>"),
     "m": "array<array<int>>",
 }
-ELEMENTS = {  # rows; the paths that are proven; other paths that are proven if the writer is known
+ELEMENTS = {  # rows; the paths whose columns are known; other paths, if the writer is known
     "all typed": (
         [{"t": ["a", None], "m": [[1, 2], [], [3]], "o": [{"x": 1, "t": ["b"]}, {"x": 2}]}, {"t": [], "o": []}, {"t": None}],
         {*OF_ARRAYS},
         set(),
     ),
-    "another type": ([{"t": ["a", 5], "o": [{"x": "1", "t": [5]}], "m": [[1], 5]}], {"t.x", "o[0].z", "z[0]"}, {"m[0][1]"}),
+    "another type": (
+        [{"t": ["a", 5], "o": [{"x": "1", "t": [5]}], "m": [[1], 5]}],
+        OF_ARRAYS.keys() - {"t", "t[0].x", "m", "o[0].t"},
+        {"t[0].x"},
+    ),
     "no array": (
         [{"t": "a", "m": [5], "o": {"x": 1}}, {"t": ["a"], "m": 5}],
-        {"z[0]"},
-        {"t[0]", "t[0].x", "m[0][1]", "o[0].x", "o[0].t", "o[0].t[0]", "o[0].z"},
+        OF_ARRAYS.keys() - {"t[0].x", "t.x", "o[0].z", "m"},
+        {"t[0].x", "t.x", "o[0].z"},
     ),
-    "another field": (
-        [{"t": ["a"], "o": [{"x": 1, "z": 2}]}],
-        {"t", "t[0]", "t[0].x", "t.x", "m", "m[2]", "m[0][1]", "z[0]"},
-        {"o[0].x", "o[0].t", "o[0].t[0]"},
+    "another field": ([{"t": ["a"], "o": [{"x": 1, "z": 2}]}], {*OF_ARRAYS}, set()),
+    "no object above": (
+        [{"t": ["a"]}, ["b"], 5],
+        OF_ARRAYS.keys() - {"t[0].x", "t.x", "o[0].z"},
+        {"t[0].x", "t.x", "o[0].z"},
     ),
-    "no object above": ([{"t": ["a"]}, ["b"], 5], set(), OF_ARRAYS.keys() - {"z[0]"}),
 }
 
 
@@ -559,8 +561,8 @@ def elements(spark, tmp_path_factory) -> Callable[[str, bool], str]:
 @pytest.mark.spark
 @pytest.mark.parametrize("known", [True, False], ids=["known writer", "any writer"])
 def test_what_footers_prove_of_arrays(spark, elements, footers, known):
-    """A footer proves a path through arrays by all `value` columns on the way, those of elements included. If the writer is
-    known, those above the path may hold values of other types and other fields (T3, T6)."""
+    """A footer tells the columns of a path through arrays: the typed column and all `value` columns on the way, those of the
+    elements included. Other paths are in the residual of a list or a primitive only if the writer is known (T3, T6, T8)."""
     branches: list[str] = []
     expected: list[int | None] = []
     for case, (_, always, more) in ELEMENTS.items():
@@ -734,6 +736,87 @@ def test_errors_in_exploded_arrays_are_those_of_sparks_scan(spark, baskets, foot
     for filtered in ("id < 100 and v:n::int < 1", "pos > 5", "value:n::int < 0"):
         assert isinstance(both(spark, query + filtered, typed=SOME), list)
     spark.sparkContext.setLogLevel("ERROR")
+
+
+# ---- values of other types -------------------------------------------------------------------------------------------
+
+MISFITS: list[Any] = [None, "text", "5", 7, Decimal("-0.5"), 1e300, True, dt.date(2024, 2, 29), {"x": 1, "y": [None]}, [1, "2"]]
+
+
+@pytest.fixture(scope="module")
+def misfits(spark, tmp_path_factory) -> str:
+    """A file with a key for each type, and an array of it at `of_` and the key. Every second value, and the last element of
+    every second array, are of another type."""
+    rows: list[Any] = []
+    for row in range(2 * len(MISFITS)):
+        scalars = {
+            key: MISFITS[(row // 2 + at) % len(MISFITS)] if row % 2 else some[row // 2 % len(some)]
+            for at, (key, (_, some)) in enumerate(VALUES.items())
+        }
+        arrays = {
+            f"of_{key}": MISFITS[row // 4] if row % 4 == 3 else [some[0], scalars[key], some[-1]][: row % 5]
+            for key, (_, some) in VALUES.items()
+        }
+        rows.append(scalars | arrays)
+    fields = [field for key, (kind, _) in VALUES.items() for field in ((key, kind), (f"of_{key}", pa.list_(kind)))]
+    return made(spark, tmp_path_factory.mktemp("misfits") / "t", [[*rows, "SQL NULL"]], pa.struct(fields))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "keys", [list(VALUES)[at : at + AT_ONCE // 2] for at in range(0, len(VALUES), AT_ONCE // 2)], ids="-".join
+)
+def test_values_of_other_types(spark, misfits, footers, keys):
+    """Values that do not fit into the typed column of their path are read from the residual beside it, as any type (T8)."""
+    pairs = [(key, asked) for key in keys for asked in asked_of(key)]
+    gets = [text(f"try_variant_get(v, '$.{key}', '{asked}')", asked) for key, asked in pairs]
+    gets += [text(f"try_variant_get(v, '$.of_{key}[1]', '{asked}')", asked) for key, asked in pairs]
+    gets += [f"v:of_{key}[1].x::string" for key in keys]
+    both(spark, f"select id, {', '.join(gets)} from delta.`{misfits}`", typed=1)
+
+
+@pytest.mark.spark
+def test_errors_of_residuals_are_those_of_sparks_scan(spark, misfits, footers):
+    """A cast of a value in a residual fails as by Spark's scan, and not for rows that a filter excludes (T8)."""
+    spark.sparkContext.setLogLevel("OFF")
+    for get in ("v:int::int", "v:of_int[0]::array<int>", "v:of_int[1]::date"):
+        query = f"select id, {get} from delta.`{misfits}` where "
+        assert "INVALID_VARIANT_CAST" in both(spark, query + "id >= 0", typed=1)
+        assert isinstance(both(spark, query + "v:boolean::string = 'true' and id < 1", typed=1), list)
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_keys_in_residuals(spark, tmp_path, footers, mode):
+    """Keys without a typed column are read from the residual of their object, whatever characters they have (T8)."""
+    keys = ["plain", "k.d", "it's", 'a "b"', "it's\"", "what?", "[0]", " x ", "é", "value", "`", "\\", "$", "", "KNOWN", "*"]
+    rows = [{"o": {"known": row} | {key: [n, {key: row}] for n, key in enumerate(keys)}} for row in range(3)]
+    shape = pa.struct([("o", pa.struct([("known", pa.int32())]))])
+    path = made(spark, tmp_path / "t", [rows], shape, **{"delta.columnMapping.mode": mode})
+    steps = [f".{key}" if "'" in key and '"' in key else f"['{key}']" if '"' in key else f'["{key}"]' for key in keys]
+    steps = [step.replace("\\", "\\\\").replace("'", "\\'") for step in steps]
+    gets = [f"variant_get(v, '$.o{step}[0]', 'int') + variant_get(v, '$.o{step}[1]{step}', 'int')" for step in steps]
+    found = both(spark, f"select array(v:o.known::int, {', '.join(gets)}) x from delta.`{path}`", typed=1)
+    assert found == [f"Row(x={[row, *(n + row for n in range(len(keys)))]})" for row in range(3)]
+
+
+def odd_event(n: int) -> Any:
+    odd = {"n": n + Decimal("0.5"), "s": n, "o": n} if n % 4 == 3 else {"kind": 5, "o": [n]} if n % 4 == 2 else {}
+    return event(n) | odd
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_wherever_a_value_of_another_type_is_used(spark, tmp_path, footers):
+    """Wherever a query uses a path, values in residuals are those of Spark's scan (T8)."""
+    path = made(spark, tmp_path / "t", [[odd_event(n) for n in range(start, start + 40)] for start in (0, 40)], EVENTS)
+    spark.sparkContext.setLogLevel("OFF")
+    queries = [query.replace("{}", f"delta.`{path}`") for query in share([*QUERIES, *EXCLUDED], 2, 1)]
+    found = together(spark, queries)
+    spark.sparkContext.setLogLevel("ERROR")
+    for query, scanned in zip(queries, found, strict=True):
+        assert "to_json" in query or sum(scan.files_typed for scan in scanned) in SOME, query
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
