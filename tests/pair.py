@@ -24,9 +24,9 @@ from tests.support import share
 pytestmark = pytest.mark.spark
 ROWS = 40_000  # enough for files that are shredded
 SHREDDED = "TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
-DOCUMENTS = (
-    "SELECT id, parse_json(to_json(named_struct('n', id, 's', concat('text ', id), 'x', id % 7, 'o', struct(id % 3 AS k), "
-    f"'t', array('a', concat('b', id % 5))))) v FROM range({ROWS})"
+DOCUMENTS = (  # `m` has numbers and a text
+    "SELECT id, parse_json(replace(to_json(named_struct('n', id, 's', concat('text ', id), 'x', id % 7, 'm', id % 9, "
+    f"'o', struct(id % 3 AS k), 't', array('a', concat('b', id % 5)))), '\"m\":4', '\"m\":\"four\"')) v FROM range({ROWS})"
 )
 QUERIES = [
     "SELECT id FROM {} WHERE v:n::bigint = 5",
@@ -37,6 +37,7 @@ QUERIES = [
     "SELECT v:o.k::int k, max(v:s::string) FROM {} WHERE v:n::bigint >= 3000 GROUP BY ALL ORDER BY k",
     "SELECT id, cast(v AS string) AS text FROM {} ORDER BY v:n::bigint DESC LIMIT 3",
     "SELECT a.id FROM {0} a JOIN (VALUES (7), (8)) b(n) ON a.v:n::bigint = b.n ORDER BY a.id",
+    "SELECT v:m::string m, count(*), max(v:n::bigint) FROM {} GROUP BY ALL ORDER BY m",
     "SELECT v:t[1]::string t, count(*), max(size(v:t::array<string>)) FROM {} GROUP BY ALL ORDER BY t",
     "SELECT cast(value AS string), max(pos) FROM {}, LATERAL variant_explode(variant_get(v, '$.t')) GROUP BY 1 ORDER BY 1",
 ]
@@ -112,9 +113,9 @@ def test_insert(enabled, table, expected):
     assert opened(enabled, QUERIES[0].format(table)) == (1, 1)
     assert opened(enabled, QUERIES[2].format(table)) == (8, 8)
     enabled.conf.set("spark.delta_variant.footerBytes", "0")
-    for query in QUERIES[-2:]:
+    for query in QUERIES[-3:]:
         assert opened(enabled, query.format(table)) == (8, 8)
-    assert answers(enabled, table, QUERIES[-2:]) == expected[-2:]
+    assert answers(enabled, table, QUERIES[-3:]) == expected[-3:]
     enabled.conf.unset("spark.delta_variant.footerBytes")
 
 
