@@ -142,8 +142,9 @@ final class TypedPlan(
   private def explode(node: Generate, array: PathOf, variant: Expression, group: TypedFiles, plan: LogicalPlan): LogicalPlan = {
     val (position, key, value) = Uses.columns(node)
     val element = retyped(value, group).asInstanceOf[Attribute].withNullability(true)
+    val outer = retyped(variant, group)
     val elements = group.dataType(array) match {
-      case _: ArrayType => typedColumn(retyped(variant, group), array)
+      case _: ArrayType => withMetadata(typedColumn(outer, array), element.dataType.asInstanceOf[StructType], outer)
       case _ => Literal(null, ArrayType(element.dataType)) // no row has an array there
     }
     val typed = requiring(node, plan)
@@ -152,6 +153,17 @@ final class TypedPlan(
     val added = typed.qualifiedGeneratorOutput // nullable in an outer join
     Project(typed.requiredChildOutput ++ Seq(added.head, noKey, added.last), typed)
   }
+
+  /** The elements of an array as structs of that type, in which the `metadata` of their Variant may be. */
+  private def withMetadata(array: Expression, element: StructType, variant: Expression): Expression =
+    if (!element.exists(_.name == Metadata)) array
+    else {
+      val columns = element.map {
+        case StructField(Metadata, _, _, _) => ArrayRepeat(LogStatistics.field(variant, Metadata), Size(array))
+        case field => fieldOfElements(array, field.name)
+      }
+      ArraysZip(columns, element.map(field => Literal(field.name)))
+    }
 
   /** Casts that stay above the filters of the chain: PushVariantIntoScan would move them below. */
   private def late: PartialFunction[Expression, Expression] = {
@@ -218,7 +230,7 @@ final class TypedPlan(
 
   /** The value of a path, in the struct in place of its Variant: from the typed column, or else from a residual. */
   private def value(variant: Expression, use: Use, path: PathOf, group: TypedFiles): Expression = {
-    val residuals = group.residuals(path)
+    val residuals = group.residuals(path).map(_ - path.variant.keys(steps).size)
 
     // From the struct to which `length` steps lead.
     def from(outer: Expression, length: Int): Expression = {
@@ -265,7 +277,7 @@ final class TypedPlan(
       val leaves =
         leavesOf(ref.root, group).collect { case (keys, leaf) if keys.startsWith(place) => keys.drop(place.size) -> leaf }
       val columns = nested(leaves)
-      val hasResiduals = ref == ref.root && uses.paths.exists(path => path.variant == ref && group.residuals(path).nonEmpty)
+      val hasResiduals = uses.paths.exists(path => path.variant.isIn(ref) && group.residuals(path).nonEmpty)
       // `metadata` is NULL where the Variant is.
       if (leaves.isEmpty || hasResiduals) columns.add(Metadata, BinaryType) else columns
     case struct: StructType =>
@@ -404,7 +416,7 @@ object TypedPlan {
   /** The values of a typed column of arrays, each of whose elements is a struct with a typed column. Others stay as they are. */
   private def elements(column: Expression): Expression = column.dataType match {
     case ArrayType(struct: StructType, _) =>
-      val values = GetArrayStructFields(column, struct(Typed), struct.fieldIndex(Typed), struct.size, containsNull = true)
+      val values = fieldOfElements(column, Typed)
       struct(Typed).dataType match {
         case inner: ArrayType =>
           val element = NamedLambdaVariable("element", inner, nullable = true)
@@ -412,6 +424,11 @@ object TypedPlan {
         case _ => values
       }
     case _ => column
+  }
+
+  private def fieldOfElements(array: Expression, name: String): Expression = {
+    val struct = array.dataType.asInstanceOf[ArrayType].elementType.asInstanceOf[StructType]
+    GetArrayStructFields(array, struct(name), struct.fieldIndex(name), struct.size, containsNull = true)
   }
 
   /** The steps to a leaf of Parquet: those to a column, and for an array one to its elements. An element has no key. */

@@ -181,8 +181,6 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
     private def proveByFooters(reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Map[Int, Footer] = {
       val columns = paths.map(column)
       val keys = paths.map(_.keys(stepsOf(reply)))
-      // A path that is exploded needs an array or nothing in each row. `metadata` does not leave its row with the elements.
-      def canHaveResiduals(path: PathOf) = !path.isExploded && path.variant.elementOf.isEmpty
       val variants =
         uses.ofPaths.filter(_.dataType.existsRecursively(_ == VariantType)).flatMap(_.pathOf).map(uses.number).toSet
       val unproven = files.all.indices.filterNot(proven(_).isWhole)
@@ -192,7 +190,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
         (file, Some(footer)) <- unproven.zip(read)
         path <- paths.indices if proven(file).types(path) == null
         found <- footer.columns(columns(path), keys(path), paths(path).isExploded, variants(path))
-        if found.residuals.isEmpty || canHaveResiduals(paths(path))
+        if found.residuals.isEmpty || !paths(path).isExploded // no row may have an object there, whose fields would be rows
       } {
         proven(file).types(path) = found.name
         proven(file).residuals(path) = found.residuals

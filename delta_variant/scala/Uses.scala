@@ -329,6 +329,9 @@ final case class FieldRef(id: ExprId, ordinals: Seq[Int])(
   /** The VARIANT of the scan in which it is. */
   def root: FieldRef = elementOf.fold(this)(_.variant.root)
 
+  /** Whether it is that one, or in the elements of an array in it. */
+  def isIn(other: FieldRef): Boolean = this == other || elementOf.exists(_.variant.isIn(other))
+
   /** The keys that lead to it from that VARIANT. steps: of each path. */
   def keys(steps: PathOf => Seq[Messages.Step]): Seq[Option[String]] =
     elementOf.fold(Seq.empty[Option[String]])(_.keys(steps) :+ Footers.Element)
