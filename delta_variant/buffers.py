@@ -441,6 +441,10 @@ class Variants:
         self.keys.order(data, found.at, found.limit, self.dictionary, faults)
         return found
 
+    def take(self, rows: Int64s | slice) -> Variants:
+        """Those of some rows, which ascend."""
+        return Variants(self.data, self.at[rows], self.limit[rows], self.dictionary[rows], self.keys)
+
     @classmethod
     def open(cls, metadata_column: pa.Array, value: pa.Array, valid: Flags, faults: Faults) -> Variants:
         """Finds the Variants of a column. Raises MalformedVariantError.

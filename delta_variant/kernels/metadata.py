@@ -156,13 +156,26 @@ def fill_name_table(names, name_ends, table):
         start = name_ends[number]
 
 
+@helper
+def _bit(data, at, size):
+    """One of 64 bits, by the size of a key and its last byte."""
+    last = np.int64(data[at + size - 1]) if size else np.int64(0)
+    return np.uint64(1) << np.uint64((last + 11 * size) & 63)
+
+
 @jit
 def look_up_names(data, key_at, key_size, names, name_ends, table, found):
     """Sets found[key] to the number of the schema's name that equals the key; to the count of names if none does."""
     mask, none = len(table) - 1, len(name_ends)
+    sketch, start = np.uint64(0), np.int64(0)
+    for end in name_ends:
+        sketch |= _bit(names, start, end - start)
+        start = end
     for key in range(len(found)):
-        slot = hash_bytes(data, key_at[key], key_size[key]) & mask
         found[key] = none
+        if not sketch & _bit(data, key_at[key], key_size[key]):
+            continue
+        slot = hash_bytes(data, key_at[key], key_size[key]) & mask
         while table[slot] >= 0:
             number = table[slot]
             start = name_ends[number - 1] if number else np.int64(0)

@@ -135,9 +135,7 @@ def walk(
     """
     sketching = len(counts) == 0
     used = np.ones(1, np.int64)
-    hashes = np.empty(len(key_at), np.int64)
-    for key in range(len(key_at)):
-        hashes[key] = hash_bytes(key_data, key_at[key], key_size[key])
+    hashes = np.zeros(len(key_at), np.int64)  # of the keys that a row has had
     frame = np.empty((MAX_DEPTH, 7), np.int64)  # node, next child, children, ids or -1, widths, offsets, base
     for row in range(len(at)):
         if at[row] < 0:
@@ -185,7 +183,10 @@ def walk(
                     if field_id >= known:
                         return fail(fault, BAD_FIELD_ID, row, top[3])
                     key = first + field_id
-                    name, name_start, name_bytes = hashes[key], key_at[key], key_size[key]
+                    name_start, name_bytes = key_at[key], key_size[key]
+                    if hashes[key] == 0:
+                        hashes[key] = hash_bytes(key_data, name_start, name_bytes)
+                    name = hashes[key]
                 top[1] += 1
                 if sketching:
                     node = _cell(top[0], name, rows)

@@ -8,7 +8,7 @@ bigint, double, string, boolean or binary, in the encoding PLAIN; columns have n
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from delta_variant.buffers import buffers_of, view
+from delta_variant.buffers import Bytes, buffers_of, view
+from delta_variant.kernels.pages import write_texts
 from delta_variant.kernels.thrift import BINARY, I32, I64, LIST, STRUCT
 from delta_variant.parquet import thrift
 
@@ -78,10 +79,10 @@ class ChunkWriter:
 
     def nulls(self, levels: bytes, rows: int, count: int) -> list[Chunk]:
         """Writes some chunks without values, which have the same bytes. levels: as `encoded` makes them."""
-        page, uncompressed = self._page(levels, b"", rows)
+        page, uncompressed = self._page(levels, (), rows)
         return [self._kept(Chunk(((*self._write(page), 0),), uncompressed, rows, rows, None)) for _ in range(count)]
 
-    def values(self, levels: Levels, highest: int, values: pa.Array) -> Chunk:
+    def values(self, levels: Levels, highest: int, values: pa.ChunkedArray) -> Chunk:
         """Writes a chunk. levels: of all rows; those at `highest` have one of the values each."""
         rows = np.flatnonzero(levels == highest)
         breaks = np.flatnonzero(np.diff(_positions(values) // _PAGE_BYTES)) + 1
@@ -111,9 +112,9 @@ class ChunkWriter:
         self._sink.write(page)
         return offset, len(page)
 
-    def _page(self, levels: bytes, values: bytes, rows: int) -> tuple[bytes, int]:
+    def _page(self, levels: bytes, values: Iterable[memoryview], rows: int) -> tuple[bytes, int]:
         """A page with its header, and the size of both if the page were not compressed."""
-        body = len(levels).to_bytes(4, "little") + levels + values
+        body = b"".join([len(levels).to_bytes(4, "little"), levels, *values])
         data = body if self._codec is None else self._codec.compress(body, asbytes=True)
         checksum = zlib.crc32(data)
         about = thrift.struct_of(*_integers(rows, _PLAIN, _RLE, _RLE))
@@ -153,37 +154,38 @@ def encoded(levels: Levels, highest: int) -> bytes:
     return thrift.unsigned(groups << 1 | 1) + words.view(np.uint8).reshape(groups, 8)[:, :width].tobytes()
 
 
-def _only(values: pa.Array) -> bytes | None:
+def _only(values: pa.ChunkedArray) -> bytes | None:
     """The byte that each of some binaries is; None if they are not all the same byte."""
     if values.type != pa.binary() or len(values) == 0:
         return None
-    ends, data = buffers_of(values)
-    bytes_ = data[ends[0] : ends[-1]]
-    is_one = len(bytes_) == len(values) and bool((np.diff(ends) == 1).all() and (bytes_ == bytes_[0]).all())
-    return bytes_[:1].tobytes() if is_one else None
+    first = values[0].as_py()
+    same = len(first) == 1 and all(
+        bool((np.diff(ends) == 1).all() and (data[ends[0] : ends[-1]] == first[0]).all())
+        for ends, data in map(buffers_of, values.chunks)
+    )
+    return first if same else None
 
 
-def _positions(values: pa.Array) -> npt.NDArray[np.int64]:
+def _positions(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """The end of each value, in bytes from the start of the first."""
     if _TYPES[values.type] != _BYTE_ARRAY:
         return 8 * np.arange(1, len(values) + 1)
-    ends: npt.NDArray[np.int64] = buffers_of(values)[0].astype(np.int64)
-    found: npt.NDArray[np.int64] = ends[1:] - ends[0]
-    return found
+    sizes = [np.diff(buffers_of(chunk)[0]) for chunk in values.chunks]
+    return np.cumsum(np.concatenate(sizes), dtype=np.int64)
 
 
-def _plain(values: pa.Array) -> bytes:
+def _plain(values: pa.ChunkedArray) -> list[memoryview]:
     """Values in the encoding PLAIN: numbers as they are, booleans as bits, and each text or binary with its length in front."""
+    if _TYPES[values.type] == _BYTE_ARRAY:
+        return [_sized(chunk) for chunk in values.chunks]
+    array = pa.concat_arrays(values.chunks)
     if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-        return np.packbits(view(values.buffers()[1])[values.offset :][: len(values)], bitorder="little").tobytes()
-    if _TYPES[values.type] != _BYTE_ARRAY:
-        return view(values.buffers()[1], np.int64)[values.offset :][: len(values)].tobytes()
-    ends, data = buffers_of(values)
-    starts = (ends[:-1] - ends[0]).astype(np.int64) + 4 * np.arange(len(values))
-    out = np.empty(4 * len(values) + int(ends[-1] - ends[0]), np.uint8)
-    is_size = np.zeros(len(out), np.bool_)
-    is_size[starts[:, np.newaxis] + np.arange(4)] = True
-    out[is_size] = np.diff(ends).astype("<u4").view(np.uint8)
-    out[~is_size] = data[ends[0] : ends[-1]]
-    return out.tobytes()
+        return [np.packbits(view(array.cast(pa.uint8()).buffers()[1])[: len(array)], bitorder="little").data]
+    return [view(array.buffers()[1])[: 8 * len(array)].data]
+
+
+def _sized(texts: pa.Array) -> memoryview:
+    ends, data = buffers_of(texts)
+    out: Bytes = np.empty(4 * len(texts) + int(ends[-1] - ends[0]), np.uint8)
+    write_texts(data, ends, out)
+    return out.data

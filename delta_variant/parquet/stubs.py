@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant import nested, schema, shredding
+from delta_variant import nested, schema
 from delta_variant import types as t
 from delta_variant.buffers import NO_FLAGS, Faults, Flags, Variants, both, buffers_of, flags_of, hash_table
 from delta_variant.errors import InvalidSchemaError
@@ -34,6 +34,7 @@ from delta_variant.parquet import chunks
 from delta_variant.parquet.chunks import Chunk, Levels
 from delta_variant.parquet.footer import Names, NewField
 from delta_variant.paths import dotted
+from delta_variant.shredding.shredder import shred_valid
 
 MAX_STUBS = 192
 """The most stubs of a file."""
@@ -52,7 +53,7 @@ _KINDS = (pa.bool_(), pa.int64(), pa.float64(), pa.string())
 _LEAVES = ("value", "typed_value")
 
 Rows = npt.NDArray[np.int64]
-Values = tuple[Rows, pa.Array]
+Values = tuple[Rows, pa.ChunkedArray]
 """The values of a column in a row group, and the numbers of their rows."""
 
 
@@ -144,7 +145,7 @@ class Stubs:
             if found.is_open and not found.stubs:
                 continue
             parts = _residuals(batches, found)
-            if any(len(part.rows) for part in parts):
+            if any(parts):
                 new = None if found.is_open else self._new_keys(found, parts, rows, size)
                 found.is_open = new is None
                 if new:
@@ -154,11 +155,11 @@ class Stubs:
         self._rows.append(rows)
         return batches
 
-    def _new_keys(self, found: Object, parts: list[_Residuals], rows: int, size: int) -> list[str] | None:
+    def _new_keys(self, found: Object, parts: list[_Residuals | None], rows: int, size: int) -> list[str] | None:
         """The keys of residuals that get stubs; None if they take too much, or others cannot read some."""
         most = MAX_STUBS - self._count
         counts: Counter[str] = Counter()
-        for part in parts:
+        for part in filter(None, parts):
             counts.update(part.keys(most + len(found.stubs)))
             if len(counts) > most + len(found.stubs):
                 return None
@@ -276,59 +277,66 @@ def _flags(batches: list[pa.RecordBatch], names: Names) -> Flags:
     return np.concatenate([own if len(own) else np.ones(rows, np.uint8) for own, rows in flags])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Residuals:
-    """The residuals of an object in one batch, as Variants, and the numbers of their rows."""
+    """The residuals of an object in one batch, and the numbers of their rows. They are valid: `shred` has made them."""
 
     rows: Rows
-    variants: pa.StructArray
+    variants: Variants
+
+    @classmethod
+    def of(cls, metadata: pa.Array, value: pa.Array, flags: Flags) -> _Residuals:
+        """Those of the rows that have the object. value, metadata: beside the object, and of its column."""
+        is_object = both(flags_of(value), flags)
+        rows = np.flatnonzero(is_object) if len(is_object) else np.arange(len(value))
+        ends, data = buffers_of(value)
+        rows = rows[ends[rows + 1] > ends[rows]]
+        rows = rows[data[ends[rows]] & 3 == t.OBJECT]
+        valid = np.zeros(len(value), np.uint8)
+        valid[rows] = 1
+        return cls(rows, Variants.open(metadata, value, valid, Faults(0)).take(rows))
+
+    def take(self, part: slice) -> _Residuals:
+        return _Residuals(self.rows[part], self.variants.take(part))
 
     def keys(self, most: int) -> dict[str, int]:
         """How many residuals have each key. There are more keys, and larger counts, if there are more than `most`."""
-        faults = Faults(0)
-        found = Variants.open(self.variants.field("metadata"), self.variants.field("value"), NO_FLAGS, faults)
-        data, start, size = found.keys.data, found.keys.key_at, found.keys.key_size
-        source = (found.data, found.at, found.limit, found.dictionary, data, found.keys.start, start, size)
+        faults, found, keys = Faults(0), self.variants, self.variants.keys
+        data, start, size = keys.data, keys.key_at, keys.key_size
+        source = (found.data, found.at, found.limit, found.dictionary, data, keys.start, start, size)
         name_of_key = np.full(len(start), -1, np.int64)
         first, counts = np.zeros((2, most + 1), np.int64)
         names = faults.check(count_fields(*source, name_of_key, hash_table(most + 1), first, counts, faults.report), "$")
-        keys = zip(first[:names].tolist(), counts[:names].tolist(), strict=True)
-        return {data[start[key] : start[key] + size[key]].tobytes().decode(): count for key, count in keys}
+        named = zip(first[:names].tolist(), counts[:names].tolist(), strict=True)
+        return {data[start[key] : start[key] + size[key]].tobytes().decode(): count for key, count in named}
 
 
-_NONE = _Residuals(np.empty(0, np.int64), pa.nulls(0, shredding.UNSHREDDED))
-
-
-def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals]:
-    """The residuals of an object, by batch: what is in `value` of rows that have its `typed_value`."""
-    parts, before = [], 0
+def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals | None]:
+    """The residuals of an object, by batch: what is in `value` of rows that have its `typed_value`. None if there are none."""
+    parts: list[_Residuals | None] = []
+    before = 0
     for batch in batches:
-        value, part = nested.column(batch, (*found.names[:-1], "value")), _NONE
+        value, part = nested.column(batch, (*found.names[:-1], "value")), None
         if value.null_count < len(value):
-            flags = both(flags_of(value), found.flags[before : before + len(value)])
-            rows = np.flatnonzero(flags) if len(flags) else np.arange(len(value))
-            ends, data = buffers_of(value)
-            rows = rows[ends[rows + 1] > ends[rows]]
-            rows = rows[data[ends[rows]] & 3 == t.OBJECT]
-            taken = [array.take(pa.array(rows)) for array in (nested.column(batch, (*found.variant, "metadata")), value)]
-            part = _Residuals(rows, pa.StructArray.from_arrays(taken, fields=list(shredding.UNSHREDDED)))
-        parts.append(part)
+            metadata = nested.column(batch, (*found.variant, "metadata"))
+            part = _Residuals.of(metadata, value, found.flags[before : before + len(value)])
+        parts.append(part if part and len(part.rows) else None)
         before += len(value)
     return parts
 
 
-def _kinds(parts: list[_Residuals], keys: Collection[str]) -> dict[str, pa.DataType]:
+def _kinds(parts: list[_Residuals | None], keys: Collection[str]) -> dict[str, pa.DataType]:
     """The types of typed columns for keys of residuals, which follow from the first rows of each batch."""
     sample = schema.Sample(depth=1)
-    for part in parts:
-        sample.add(part.variants[:_FIRST_ROWS])
+    for part in filter(None, parts):
+        sample.add_variants(part.variants.take(slice(_FIRST_ROWS)), Faults(0))
     found = sample.schema_of([(key,) for key in keys])
     kinds = {} if found is None else {child.name: child.type for child in found}
     return {key: kinds[key] if kinds.get(key) in _KINDS else pa.bool_() for key in keys}
 
 
 def _moved(
-    batches: list[pa.RecordBatch], found: Object, parts: list[_Residuals]
+    batches: list[pa.RecordBatch], found: Object, parts: list[_Residuals | None]
 ) -> tuple[list[pa.RecordBatch], dict[tuple[str, str], Values]]:
     """The batches without the values of stubs in the residuals of an object, and these values by key and column."""
     kinds = pa.struct([pa.field(key, stub.kind) for key, stub in found.stubs.items()])
@@ -337,21 +345,23 @@ def _moved(
     values: defaultdict[tuple[str, str], tuple[list[Rows], list[pa.Array]]] = defaultdict(lambda: ([], []))
     before = 0
     for batch, part in zip(batches, parts, strict=True):
-        left = []
-        for start in range(0, len(part.rows), step):
-            shredded, at = shredding.shred(part.variants[start : start + step], kinds), part.rows[start : start + step] + before
-            left.append(shredded.field("value"))
-            for key, group in zip(found.stubs, nested.arrays(shredded.field("typed_value")), strict=True):
-                for leaf, column in zip(_LEAVES, nested.arrays(group), strict=True):
-                    if column.null_count < len(column):
-                        flags = flags_of(column)
-                        rows, arrays = values[key, leaf]
-                        rows.append(at[np.flatnonzero(flags)] if len(flags) else at)
-                        arrays.append(column.drop_null())
-        names = (*found.names[:-1], "value")
-        moved.append(_replaced(batch, names, part.rows, pa.concat_arrays(left)) if left else batch)
+        if part is not None:
+            left = []
+            for start in range(0, len(part.rows), step):
+                some = part.take(slice(start, start + step))
+                value, typed = shred_valid(some.variants, kinds)
+                left.append(value)
+                for key, group in zip(found.stubs, nested.arrays(typed), strict=True):
+                    for leaf, column in zip(_LEAVES, nested.arrays(group), strict=True):
+                        if column.null_count < len(column):
+                            flags = flags_of(column)
+                            rows, arrays = values[key, leaf]
+                            rows.append(some.rows[np.flatnonzero(flags)] + before if len(flags) else some.rows + before)
+                            arrays.append(column.drop_null())
+            batch = _replaced(batch, (*found.names[:-1], "value"), part.rows, pa.concat_arrays(left))  # noqa: PLW2901
+        moved.append(batch)
         before += batch.num_rows
-    return moved, {key: (np.concatenate(rows), pa.concat_arrays(arrays)) for key, (rows, arrays) in values.items()}
+    return moved, {key: (np.concatenate(rows), pa.chunked_array(arrays)) for key, (rows, arrays) in values.items()}
 
 
 def _replaced(batch: pa.RecordBatch, names: Names, rows: Rows, values: pa.Array) -> pa.RecordBatch:
@@ -361,6 +371,8 @@ def _replaced(batch: pa.RecordBatch, names: Names, rows: Rows, values: pa.Array)
 
     def within(array: pa.Array, names: Names) -> pa.Array:
         if not names:
+            if values.null_count == len(values) == len(array) - array.null_count:
+                return pa.nulls(len(array), array.type)
             return pc.replace_with_mask(array, pa.array(is_replaced), values)
         parts = zip(array.type, nested.arrays(array), strict=True)
         inside = [within(part, names[1:]) if kind.name == names[0] else part for kind, part in parts]

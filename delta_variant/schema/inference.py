@@ -132,11 +132,16 @@ class Sample:
         if set(children) != {"metadata", "value"}:
             raise InvalidLayoutError(f"infer takes a struct<metadata: binary, value: binary>, not {array.type}")
         faults = Faults(0)
-        rows = Variants.open(as_binary(children["metadata"]), as_binary(children["value"]), flags_of(array), faults)
+        self.add_variants(
+            Variants.open(as_binary(children["metadata"]), as_binary(children["value"]), flags_of(array), faults), faults
+        )
+
+    def add_variants(self, rows: Variants, faults: Faults) -> None:
+        """Counts the Variants of some rows. Raises MalformedVariantError."""
         keys = rows.keys
         column = (rows.data, rows.at, rows.limit, rows.dictionary, keys.data, keys.start, keys.key_at, keys.key_size)
         self._add(*_tree(column, self._depth, faults))
-        self.rows += len(array) - array.null_count
+        self.rows += int(np.count_nonzero(rows.at >= 0))
 
     def merge(self, other: Sample) -> None:
         self.rows += other.rows

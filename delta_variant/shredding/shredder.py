@@ -22,7 +22,6 @@ from delta_variant.buffers import (
     PADDING,
     Bytes,
     Faults,
-    Flags,
     Int32s,
     Int64s,
     Variants,
@@ -96,8 +95,10 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
             stop = max(start + 1, int(np.searchsorted(ends[:stop], int(ends[start]) + CHUNK_BYTES, "right")) - 1)
         rows = slice(start, stop)
         part = (metadata, value, valid) if stop - start == len(array) else (metadata[rows], value[rows], valid[rows])
+        faults = Faults(start)
         try:
-            chunks.append(_Chunk(schema, *part, start, _bits(for_spark)).shred())
+            opened = _ordered(Variants.open(*part, faults), faults)
+            chunks.append(_Chunk(schema, opened, faults, _bits(for_spark)).shred())
         except UnsupportedFeatureError:
             validate(array, for_spark=for_spark)  # a node knows only its own slots; this error names the row and the path
             raise
@@ -107,6 +108,11 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
     columns = chunks[0] if len(chunks) == 1 else [concatenated(list(parts)) for parts in zip(*chunks, strict=True)]
     mask = bitmap(valid)
     return pa.Array.from_buffers(schema.storage, len(array), [mask], children=[metadata, *columns])
+
+
+def shred_valid(rows: Variants, as_type: pa.DataType) -> list[pa.Array]:
+    """The columns [value, typed_value] of a schema for Variants that `shred` has validated before, and put in order."""
+    return _Chunk(plan(as_type), rows, Faults(0), refused=None).shred()
 
 
 def concatenated(parts: list[pa.Array], nulls: pa.Array | None = None) -> pa.Array:
@@ -182,6 +188,15 @@ def _bits(for_spark: bool) -> int:
     return sum(1 << type_id for type_id in _UNREADABLE) if for_spark else 0
 
 
+def _ordered(rows: Variants, faults: Faults) -> Variants:
+    """The same Variants with their fields in order, which only those whose dictionaries are `mixed` may not have."""
+    if not rows.keys.mixed:
+        return rows
+    source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.numbers)
+    faults.check(walk(*source, 0, MAX_DEPTH, faults.report), "$")
+    return rows.ordered(faults)
+
+
 @dataclass(eq=False)
 class _Slots:
     """The Variants of the root of a level: where each starts (-1: missing), where its row ends, which dictionary it uses."""
@@ -192,16 +207,13 @@ class _Slots:
 
 
 class _Chunk:
-    """Rows that are shredded together. The structs of `words` describe their columns; `buffers` keeps what these need."""
+    """Rows that are shredded together. The structs of `words` describe their columns; `buffers` keeps what these need.
 
-    def __init__(self, schema: Plan, metadata: pa.Array, value: pa.Array, valid: Flags, first_row: int, refused: int) -> None:
-        self.tree, self.refused = tree(schema.root), refused
-        self.faults = Faults(first_row)
-        rows = Variants.open(metadata, value, valid, self.faults)
-        if rows.keys.mixed:
-            source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.numbers)
-            self.faults.check(walk(*source, 0, MAX_DEPTH, self.faults.report), "$")
-            rows = rows.ordered(self.faults)
+    refused: a bit for each type id that is refused in residuals. None: residuals are valid.
+    """
+
+    def __init__(self, schema: Plan, rows: Variants, faults: Faults, refused: int | None) -> None:
+        self.tree, self.faults, self.refused = tree(schema.root), faults, refused
         self.data, self.keys = rows.data, rows.keys
         self.slots = _Slots(rows.at, rows.limit.astype(np.int32), rows.dictionary)
         self.names = self.keys.look_up(schema.names)
@@ -278,7 +290,7 @@ class _Chunk:
                 self._residuals(step, slots, _row(at, step, count), ends[number].copy(), result[k.BYTES])
 
     def _residuals(self, step: Step, slots: _Slots, at: Int32s, offsets: Int32s, size: int) -> None:
-        """Makes `value` of a node, and validates it to the last leaf: nothing has looked inside residuals before."""
+        """Makes `value` of a node, and validates it to the last leaf if nothing has looked inside residuals before."""
         node, out, report = step.node, self._room(size + PADDING), self.faults.report
         out_at = self.buffers[-1].address
         if step.action == k.OBJECT:
@@ -287,9 +299,10 @@ class _Chunk:
         else:
             gather(self.data, at, offsets, out)
         set_ = offsets[1:] > offsets[:-1]
-        start, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
-        keys = (slots.dictionary, self.keys.start, *self.keys.numbers)
-        self.faults.check(walk(out, start, limit, *keys, self.refused, MAX_DEPTH - node.depth, report), node.path)
+        if self.refused is not None:
+            start, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
+            keys = (slots.dictionary, self.keys.start, *self.keys.numbers)
+            self.faults.check(walk(out, start, limit, *keys, self.refused, MAX_DEPTH - node.depth, report), node.path)
         bits, nulls = validity(set_.view(np.uint8))
         value = self.words[step.place :]
         value[NULLS] = nulls
