@@ -27,6 +27,7 @@ COLUMNS = {
     "type": "v:type::string",
     "repo": "v:repo.name::string",
     "size": "v:payload.size::int",
+    "actor": "v:actor::struct<id bigint, login string>",
     "commits": "v:payload.commits::array<struct<sha string, n int>>",
 }
 ELEMENTS = {
@@ -46,6 +47,7 @@ QUERIES = {
     "join": "SELECT count(*) FROM {table} a JOIN (SELECT DISTINCT {id} i FROM {table} WHERE {size} = 7) b ON {id} = b.i",
     "extremes": "SELECT min({id}), max({amount}), count(*) FROM {table}",
     "element": "SELECT sum({n}), min({sha}) FROM {table}",
+    "struct": "SELECT sum(a.id), min(a.login) FROM (SELECT {actor} a FROM {table})",
     "exploded": "SELECT sum({each n}), min({each sha}), count(*) FROM {table}, LATERAL {each}",
     "last of an order": "SELECT {id} FROM {table} ORDER BY {id} DESC LIMIT 10",
 }

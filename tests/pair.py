@@ -38,6 +38,7 @@ QUERIES = [
     "SELECT id, cast(v AS string) AS text FROM {} ORDER BY v:n::bigint DESC LIMIT 3",
     "SELECT a.id FROM {0} a JOIN (VALUES (7), (8)) b(n) ON a.v:n::bigint = b.n ORDER BY a.id",
     "SELECT v:m::string m, count(*), max(v:n::bigint) FROM {} GROUP BY ALL ORDER BY m",
+    "SELECT variant_get(v, '$.o', 'struct<k int, x string>') o, count(*) FROM {} GROUP BY ALL ORDER BY o",
     "SELECT v:t[1]::string t, count(*), max(size(v:t::array<string>)) FROM {} GROUP BY ALL ORDER BY t",
     "SELECT cast(value AS string), max(pos) FROM {}, LATERAL variant_explode(variant_get(v, '$.t')) GROUP BY 1 ORDER BY 1",
 ]
@@ -113,9 +114,9 @@ def test_insert(enabled, table, expected):
     assert opened(enabled, QUERIES[0].format(table)) == (1, 1)
     assert opened(enabled, QUERIES[2].format(table)) == (8, 8)
     enabled.conf.set("spark.delta_variant.footerBytes", "0")
-    for query in QUERIES[-3:]:
+    for query in QUERIES[-4:]:
         assert opened(enabled, query.format(table)) == (8, 8)
-    assert answers(enabled, table, QUERIES[-3:]) == expected[-3:]
+    assert answers(enabled, table, QUERIES[-4:]) == expected[-4:]
     enabled.conf.unset("spark.delta_variant.footerBytes")
 
 

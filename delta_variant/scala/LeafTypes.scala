@@ -12,6 +12,9 @@ object LeafTypes {
   /** The type of a path that no row has. */
   val Void = "void"
 
+  /** The type of an object, of whose fields each has a path of its own. */
+  val Object = "struct<>"
+
   private val Arrays = "array<(.+)>".r
   private val Decimals = raw"decimal\((\d+),(\d+)\)".r
   private val Decimal4 = 8
@@ -25,7 +28,7 @@ object LeafTypes {
 
   private val ByName: Map[String, DataType] = Seq(
     BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DateType, TimestampType, TimestampNTZType,
-    BinaryType, StringType, NullType).map(known => known.catalogString -> known).toMap
+    BinaryType, StringType, NullType, StructType(Nil)).map(known => known.catalogString -> known).toMap
 
   private val DecimalNames = Digits.map(digits => Array.tabulate(digits + 1)(scale => s"decimal($digits,$scale)"))
 

@@ -69,7 +69,7 @@ final class TypedPlan(
   /** Adds what leaves the chain in place of a Variant, for the uses above the chain. */
   private def addExports(column: Attribute): Unit =
     for (use <- uses.all if uses.isAbove(use) && uses.refOf(column).contains(use.variant)) {
-      val only = alone.filter(group => use.pathOf.forall(group.residuals(_).isEmpty))
+      val only = alone.filter(group => use.pathOf.forall(path => group.residuals(path).isEmpty && !group.isObject(path)))
       exports.getOrElseUpdate(use,
         (use.pathOf, only) match {
           // The column is NULL in the rows that an outer join adds.
@@ -238,6 +238,7 @@ final class TypedPlan(
       lazy val column = LogStatistics.field(outer, Typed)
       def below =
         if (residuals.exists(_ > length)) from(inside(column, rest.head), length + 1)
+        else if (group.isObject(path)) structOf(variant, use, path, group)
         else answer(leaf(variant, path, group), use, group.cast(use))
       def residual = {
         val bytes = Seq(outer -> Value, variant -> Metadata).map { case (struct, name) => LogStatistics.field(struct, name) }
@@ -249,6 +250,14 @@ final class TypedPlan(
     }
 
     from(variant, 0)
+  }
+
+  /** The struct that is asked for where a path has an object. */
+  private def structOf(variant: Expression, use: Use, path: PathOf, group: TypedFiles): Expression = {
+    val fields = use.fields.flatMap { case (name, field) =>
+      Seq(Literal(name), value(variant, field, field.pathOf.get, group))
+    }
+    If(IsNotNull(typedColumn(variant, path)), CreateNamedStruct(fields), Literal(null, use.dataType))
   }
 
   /** The typed column of a path, or its elements in it, in the struct in place of its Variant. */
@@ -293,7 +302,7 @@ final class TypedPlan(
    */
   private def leavesOf(root: FieldRef, group: TypedFiles): Seq[(Seq[Option[String]], DataType)] = {
     val paths = uses.paths.filter(_.variant.root == root)
-    val columns = paths.filter(group.dataType(_) != NullType).map { path =>
+    val columns = paths.filterNot(path => group.isObject(path) || group.dataType(path) == NullType).map { path =>
       leafOf(path.keys(steps), group.dataType(path))
     }.distinct
     val needed = columns.filterNot { case (keys, leaf) =>
@@ -352,6 +361,9 @@ object TypedPlan {
       residuals: Map[PathOf, Seq[Int]],
       casts: Map[Use, String])
       extends FileGroup {
+
+    /** Whether each field of the path has a path of its own. */
+    def isObject(path: PathOf): Boolean = dataType(path).isInstanceOf[StructType]
 
     def cast(use: Use): String = casts.getOrElse(use, ByVariant) // a value that leaves the chain as VARIANT
 
@@ -453,13 +465,17 @@ object TypedPlan {
     StructType(values.map(_ => StructField(Value, BinaryType)) ++ typed.map(StructField(Typed, _)))
   }
 
-  /** The steps as `variant_get` reads them. A key in quotes has none of these quotes; one with both kinds has no dot or bracket. */
+  /** The steps as `variant_get` reads them. */
   private def pathText(steps: Seq[Messages.Step]): String = steps.map {
-    case Messages.Step(Some(key), _) if !key.contains("'") => s"['$key']"
-    case Messages.Step(Some(key), _) if !key.contains("\"") => s"""["$key"]"""
-    case Messages.Step(Some(key), _) => s".$key"
+    case Messages.Step(Some(key), _) => keyText(key).get
     case Messages.Step(_, index) => s"[${index.get}]"
   }.mkString("$", "", "")
+
+  /** A key as `variant_get` reads it in a path; None for a key that no path can have. */
+  def keyText(key: String): Option[String] =
+    if (!key.contains("'")) Some(s"['$key']")
+    else if (!key.contains("\"")) Some(s"""["$key"]""")
+    else Option.when(!key.exists(".[".contains(_)))(s".$key")
 
   private def withTypes(schema: StructType)(dataType: StructField => DataType): StructType =
     StructType(schema.fields.map(field => field.copy(dataType = dataType(field))))

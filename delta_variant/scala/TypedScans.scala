@@ -119,6 +119,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
         case Some(failure) => unchanged(Seq(s"the bounds of this version could not be read: $failure"))
         case None =>
           known.foreach(proveByLog(_, reply, proven))
+          proveStructs(proven)
           val footers = if (hasFooters) proveByFooters(reply, proven) else Map.empty[Int, Footer]
           val counts = new Array[Int](paths.size)
           val fileGroups = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
@@ -189,13 +190,30 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       for {
         (file, Some(footer)) <- unproven.zip(read)
         path <- paths.indices if proven(file).types(path) == null
-        found <- footer.columns(columns(path), keys(path), paths(path).isExploded, variants(path))
+        found <- footer.columns(columns(path), keys(path), paths(path).isExploded, paths(path).isObject, variants(path))
         if found.residuals.isEmpty || !paths(path).isExploded // no row may have an object there, whose fields would be rows
       } {
         proven(file).types(path) = found.name
         proven(file).residuals(path) = found.residuals
       }
+      proveStructs(unproven.map(proven(_)))
       unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap
+    }
+
+    /** Settles the types of paths that are asked for as structs, and of their fields. */
+    private def proveStructs(proven: Seq[Proven]): Unit = {
+      val isUsed = uses.all.flatMap(_.pathOf).map(uses.number).toSet // and not only in a struct
+      for (use <- uses.ofPaths if use.isObject) {
+        val number = uses.number(use.pathOf.get)
+        val fields = use.withFields.tail.flatMap(_.pathOf).map(uses.number)
+        proven.map(_.types).foreach { types =>
+          if (types(number) == LeafTypes.Object) {
+            if (fields.map(types).forall(IsNoColumn)) types(number) = null // a struct of which no column is read would be NULL
+          } else if (types(number) != null) { // no field is read
+            for (field <- fields if types(field) == null && !isUsed(field)) types(field) = LeafTypes.Void
+          }
+        }
+      }
     }
 
     private def replaced(
@@ -238,6 +256,7 @@ object TypedScans {
   private val FooterBytes = "spark.delta_variant.footerBytes" // footers of smaller files are not read
   private val DefaultBytes = "262144" // Spark's scan of fewer bytes takes no longer than the footer
   private val MaxLeaves = 4000000L // types of paths in all files of a scan: a few seconds, the first time
+  private val IsNoColumn = Set(null, LeafTypes.Void, LeafTypes.Object)
   private val ShreddingFeatures = Seq("variantShredding", "variantShredding-preview")
 
   /** A Delta scan with VARIANTs that the rule has not visited yet. */

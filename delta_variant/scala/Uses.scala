@@ -50,9 +50,9 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     math.min(seeing + 1, nodes.size)
   }
 
-  /** All uses, and those that have a path. */
+  /** All uses, and those that have a path, with those of the fields of structs. */
   val all: Seq[Use] = found.keys.toSeq
-  val ofPaths: Seq[Use] = all.filter(_.path.isDefined)
+  val ofPaths: Seq[Use] = all.filter(_.path.isDefined).flatMap(_.withFields).distinct
 
   /** The paths, in the order of their numbers. */
   val paths: IndexedSeq[PathOf] = numbers.keys.toIndexedSeq
@@ -66,7 +66,10 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   def isOfEveryRow(use: Use): Boolean = found(use).everyRow
 
   /** Why no path can be read from a typed column. */
-  def obstacle: Option[String] = reason
+  def obstacle: Option[String] = reason.orElse(all.collectFirst {
+    case use if use.isObject && use.fails && isAbove(use) && !isOfEveryRow(use) =>
+      "a struct is asked for above a join or an aggregate"
+  })
 
   /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
   def dependsOnPartitions: Boolean =
@@ -222,7 +225,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     val seen = found.getOrElseUpdate(use, new Seen)
     seen.above |= above
     seen.everyRow |= everyRow
-    use.pathOf.foreach(add)
+    use.withFields.flatMap(_.pathOf).foreach(add)
   }
 
   private def add(path: PathOf): Unit = numbers.getOrElseUpdate(path, numbers.size)
@@ -241,7 +244,7 @@ object Uses {
   }
 
   // Aggregate functions that evaluate their argument for every row.
-  private val EveryRow = Set("sum", "min", "max", "avg")
+  private val EveryRow = Set("sum", "min", "max", "avg", "collect_list", "collect_set")
 
   /** The columns that `variant_explode` adds: position, key and value. */
   def columns(node: Generate): (Attribute, Attribute, Attribute) =
@@ -357,8 +360,13 @@ final case class FieldRef(id: ExprId, ordinals: Seq[Int])(
   }
 }
 
-/** A path of a VARIANT. isExploded: it is asked for the elements of the array there, and not for its value. */
-final case class PathOf(variant: FieldRef, path: String, isExploded: Boolean = false) {
+/**
+ * A path of a VARIANT.
+ *
+ * @param isExploded it is asked for the elements of the array there, and not for its value
+ * @param isObject it is asked for as a struct, whose fields have paths of their own
+ */
+final case class PathOf(variant: FieldRef, path: String, isExploded: Boolean = false, isObject: Boolean = false) {
 
   /** The keys that lead to it from a VARIANT of the scan. steps: of each path. */
   def keys(steps: PathOf => Seq[Messages.Step]): Seq[Option[String]] = variant.keys(steps) ++ steps(this).map(_.key)
@@ -373,5 +381,23 @@ final case class PathOf(variant: FieldRef, path: String, isExploded: Boolean = f
  */
 final case class Use(variant: FieldRef, path: Option[String], dataType: DataType, fails: Boolean, zone: Option[String])(
     val child: Expression) {
-  def pathOf: Option[PathOf] = path.map(PathOf(variant, _))
+  def pathOf: Option[PathOf] = path.map(PathOf(variant, _, isObject = isObject))
+
+  /** If a struct is asked for, by name the uses that its fields are; none if it is not the same as a struct of these uses. */
+  val fields: Seq[(String, Use)] = (dataType, path) match {
+    case (StructType(fields), Some(path)) if fields.forall(_.nullable) && fields.distinctBy(_.name).length == fields.length =>
+      val paths = fields.toSeq.flatMap(field => TypedPlan.keyText(field.name).map(path + _))
+      if (paths.size < fields.length) Nil
+      else {
+        fields.toSeq.zip(paths).map { case (field, path) =>
+          field.name -> Use(variant, Some(path), field.dataType, fails, zone)(child)
+        }
+      }
+    case _ => Nil
+  }
+
+  def isObject: Boolean = fields.nonEmpty
+
+  /** The use, and those of the fields at all levels. */
+  def withFields: Seq[Use] = this +: fields.flatMap { case (_, field) => field.withFields }
 }

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from tests.generated.predicates import NATURAL, TYPES, Predicates, Sql
 from tests.generated.tables import Table
+
+if TYPE_CHECKING:
+    from delta_variant.paths import Keys
 
 _COLUMN = re.compile(r"(?<![\w.$'\"])(v|s|id|p)(?=[.:,)\s]|$)")
 
@@ -22,14 +26,14 @@ class Queries:
     def any(self) -> str:
         forms = [self.projection] * 2 + [self.aggregate] * 2 + [self.functions, self.join, self.semi_join, self.window]
         forms += [self.ordered, self.union, self.subquery, self.generator, self.whole, self.outer, self.metadata]
-        forms += [self.extremes, self.cube] + [self.exploded] * 2
+        forms += [self.extremes, self.cube, self.structs] + [self.exploded] * 2
         return self.rng.choice(forms)()
 
     def value(self, alias: str = "t") -> str:
         """A path read as some type and cast to string, so that rows can be compared; or the Variant at the path."""
         rng = self.rng
-        if rng.random() < 0.1:
-            return f"cast({self.array(alias)} as string)"
+        if rng.random() < 0.2:
+            return f"cast({rng.choice([self.array, self.struct])(alias)} as string)"
         spot = rng.choice(self.table.spots)
         if rng.random() < 0.15:
             return self._of(alias, self.predicates.get(spot, "variant").asked)
@@ -44,6 +48,27 @@ class Queries:
         asked = "array<" * depth + self.predicates.type(kind) + ">" * depth
         operand = self.predicates.get(replace(spot, keys=above), asked)
         return self._of(alias, operand.asked if self.rng.random() < 0.2 else operand.safe)
+
+    def struct(self, alias: str) -> str:
+        """An object read as a struct of some fields, with a cast that can fail or not."""
+        rng, spot = self.rng, self.rng.choice(self.table.spots)
+        above = spot.keys[: rng.randrange(len(spot.keys) + 1)]
+
+        def asked(above: Keys) -> str:
+            inside = [
+                other
+                for other in self.table.spots
+                if other.column == spot.column and len(other.keys) > len(above) and other.keys[: len(above)] == above
+            ]
+            fields = {"missing": "int"}
+            for other in rng.sample(inside, min(4, len(inside))):
+                key, is_last = other.keys[len(above)], len(other.keys) == len(above) + 1
+                if isinstance(key, str) and key.isidentifier():
+                    fields[key] = self.predicates.type(rng.choice(NATURAL[other.kind])) if is_last else asked((*above, key))
+            return f"struct<{', '.join(f'`{key}` {kind}' for key, kind in fields.items())}>"
+
+        operand = self.predicates.get(replace(spot, keys=above), asked(above))
+        return self._of(alias, operand.asked if rng.random() < 0.2 else operand.safe)
 
     def scalar(self, alias: str = "t") -> str:
         operand, _, _ = self.predicates.operand()
@@ -63,6 +88,10 @@ class Queries:
 
     def projection(self) -> str:
         columns = [f"{self.value()} c{n}" for n in range(self.rng.randrange(1, 4))]
+        return f"select id, {', '.join(columns)} from {self.name} t {self.where()}"
+
+    def structs(self) -> str:
+        columns = [f"cast({self.struct('t')} as string) c{n}" for n in range(self.rng.randrange(1, 3))]
         return f"select id, {', '.join(columns)} from {self.name} t {self.where()}"
 
     @property

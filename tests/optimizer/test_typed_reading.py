@@ -700,6 +700,7 @@ OF_BASKETS = [
     "select x from (select value:s::string x from {}, lateral variant_explode(v:o) limit 1000) where x like 'w%'",
     "select id, row_number() over (partition by value:s::string order by id, pos) from {}, lateral variant_explode(v:o)",
     "select x:s::string, x is null from {} left join (select value x from {}, lateral variant_explode(v:o)) on x:n::int = id",
+    "select id, pos, value::struct<n int, s string> from {}, lateral variant_explode(v:o)",
     "select id, pos, v:n::int from {}, lateral variant_explode_outer(v:n)",
     "select id, pos, v:n::int from {}, lateral variant_explode(v:n)",
 ]
@@ -924,7 +925,7 @@ LEFT = [
     "select v:tags[0]::int from {}",
     "select v:missing::int from {}",
     "select id from {} where v is not null",
-    "select cast(v as struct<n:int>) from {}",
+    "select cast(v as map<string, variant>) from {}",
     "select id from {}",
 ]
 
@@ -1165,3 +1166,135 @@ def read_rows(df: Any) -> int:
             yield from scans(child)
 
     return sum(scan.metrics().apply("numOutputRows").value() for scan in scans(plan))
+
+
+# ---- structs ---------------------------------------------------------------------------------------------------------
+
+OF_STRUCTS = {  # a path, and the type asked for
+    "o.b": ("o", "struct<b string>"),
+    "o.b, o.p.q": ("o", "struct<b int, p struct<q double, z int>>"),
+    "o.p": ("o.p", "struct<q bigint>"),
+    "o.b, o.z": ("o", "struct<z int, b string>"),
+    "o.z": ("o", "struct<z int>"),
+    "root": ("", "struct<o struct<b string>>"),
+    "root, z": ("", "struct<z int, o struct<b string>>"),
+    "a": ("a", "struct<b int>"),
+    "z": ("z", "struct<b int, p struct<q double>>"),
+    "b.map": ("o", "struct<b string, p map<string, int>>"),
+}
+LEFT_OF_STRUCTS = {"o.z", "b.map"}
+STRUCTS = {  # rows; the structs whose columns are known only if the writer is
+    "none": ([{"a": 1, "o": {"b": "x", "p": {"q": 1}}}, {"o": {}}, {}], set()),
+    "another type": ([{"o": {"b": 5, "p": {"q": "1"}}}, {"o": {"b": "7", "p": 5}}, {"o": {"b": [1], "p": None}}], set()),
+    "another field": (
+        [{"o": {"b": "x", "z": 1, "p": {"z": 2}}, "z": {"b": 1, "p": {"q": "x"}}}, {"o": {"z": 7}, "z": 5}],
+        {"o.b, o.z", "o.b, o.p.q"},
+    ),
+    "no object": (
+        [{"a": {"b": 1}, "o": 5}, {"a": 1, "o": [{"b": 1}]}, {"o": None}, {"o": {"b": "x", "p": {"q": 1}}}, "SQL NULL", None],
+        {"o.b, o.p.q"},
+    ),
+    "no object above": (
+        [{"o": {"b": "x", "p": {"q": 1}}}, 5, [{"o": {"b": "y"}}], {"o": {"b": "z"}}],
+        {"o.b, o.z", "o.b, o.p.q"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def structs(spark, tmp_path_factory) -> Callable[[str, bool], str]:
+    """A view of the file of a case of STRUCTS."""
+    inner = pa.struct([("b", pa.string()), ("p", pa.struct([("q", pa.int64())]))])
+    path = tmp_path_factory.mktemp("structs") / "t"
+    shape = pa.struct([("a", pa.int32()), ("o", inner)])
+    return cases(spark, path, {case: rows for case, (rows, _) in STRUCTS.items()}, shape)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("known", [True, False], ids=["known writer", "any writer"])
+def test_what_footers_prove_of_structs(spark, structs, footers, known):
+    """A struct is read from the columns of its fields if each of them is known, and at least one is a typed column (T9)."""
+    branches: list[str] = []
+    expected: list[int | None] = []
+    for case, (_, if_known) in STRUCTS.items():
+        for name, (path, asked) in OF_STRUCTS.items():
+            get = f"try_variant_get(v, '${'.' * bool(path)}{path}', '{asked}')"
+            branches.append(
+                f"select {len(branches)} q, id, {get} is null n, cast({get} as string) s from {structs(case, known)}"
+            )
+            expected.append(int(name not in LEFT_OF_STRUCTS and (known or name not in if_known)))
+    assert isinstance(both(spark, " union all ".join(branches), typed=expected), list)
+
+
+@pytest.mark.spark
+def test_structs_of_every_type(spark, misfits, footers):
+    """The fields of structs have the values of Spark's scan, as any type, from typed columns and from residuals (T8, T9)."""
+    columns = []
+    for number in range(max(len(asked_of(key)) for key in VALUES)):
+        of_key = {key: asked_of(key)[number % len(asked_of(key))] for key in VALUES}
+        asked = ", ".join(f"{key} {kind}" for key, kind in of_key.items())
+        shown = [f"cast(s{number}.{key} as string)" for key, kind in of_key.items() if kind != "variant"]
+        columns.append((f"try_variant_get(v, '$', 'struct<{asked}>') s{number}", shown, [k for k in of_key if k not in shown]))
+    inner = f"select id, {', '.join(get for get, _, _ in columns)} from delta.`{misfits}`"
+    outer = ", ".join(f"s{number} is null, array({', '.join(shown)})" for number, (_, shown, _) in enumerate(columns))
+    both(spark, f"select id, {outer} from ({inner})", typed=1)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_keys_of_structs(spark, tmp_path, footers, mode):
+    """The fields of structs may have any names that a path can have. Others, and two of one name, are left to Spark (T9)."""
+    keys = ["plain", "k.d", "it's", 'a "b"', "it's\"", "[0]", " x ", "é", "value", "\\", "$", "KNOWN", "*"]
+    rows = [{"o": {"known": row} | {key: {key: row + n} for n, key in enumerate(keys)}} for row in range(3)]
+    shape = pa.struct([("o", pa.struct([("known", pa.int32()), *((key, pa.struct([(key, pa.int64())])) for key in keys[:6])]))])
+    path = made(spark, tmp_path / "t", [rows], shape, **{"delta.columnMapping.mode": mode})
+
+    def asked(names: list[str]) -> str:
+        fields = ", ".join(f"`{name}` struct<`{name}`: int>" for name in names)
+        return f"struct<known int, {fields}>".replace("\\", "\\\\").replace("'", "\\'")
+
+    get = f"select id, to_json(variant_get(v, '$.o', '{{}}')) from delta.`{path}`"
+    assert len(both(spark, get.format(asked(keys)), typed=1)) == 3
+    for refused in (["it's \".", "plain"], ["plain", "plain"]):
+        both(spark, get.format(asked(refused)), typed=0)
+
+
+OF_EVENTS = [
+    "select id, try_variant_get(v, '$.o', 'struct<x int, d decimal(18,2)>') o, v:kind::string from {}",
+    "select id, v::struct<n double, kind string, s string> from {} where v:kind::string in ('number', 'word')",
+    "select o.x, count(*), max(o.d) from (select v:o::struct<x int, d double> o from {} where id <> 200) group by o.x",
+    "select o, count(*) from (select try_variant_get(v, '$.o', 'struct<x int, d double>') o from {}) group by o",
+    "select id from {} where try_variant_get(v, '$.o', 'struct<x int>').x > 3 and v::struct<kind string>.kind < 'o'",
+    "select id from {} order by try_variant_get(v, '$.o', 'struct<d double, x int>') desc, id limit 20",
+    "select v:kind::string, size(collect_list(v:o::struct<x int>)) from {} where id <> 200 group by 1",
+    "select a.id, b.id, try_variant_get(b.v, '$.o', 'struct<x int>') from {} a left join {} b on a.id = b.id + 7",
+    "select a.id from {} a join {} b on try_variant_get(a.v, '$.o', 'struct<x int>') = named_struct('x', b.v:n::int % 7)",
+    "select id, row_number() over (partition by try_variant_get(v, '$.o', 'struct<x int>') order by id) from {}",
+    "select id, v:o::struct<x int, d double> from {} where id <> 200 union all select id, null from {}",
+    "select max(try_variant_get(v, '$.o', 'struct<x int, d double>')), min(v:o::struct<x int>) from {} where id <> 200",
+    "select id, case when v:kind::string = 'word' then v:o::struct<d string> end from {} where id <> 200",
+    "select id, try_variant_get(v, '$.o', 'struct<x int, y int>').y, try_variant_get(v, '$', 'struct<n int>').n from {}",
+]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_wherever_a_struct_is_asked_for(spark, mixed, footers):
+    """Wherever a query uses a struct, it is that of Spark's scan, if some files are read from typed columns (T9)."""
+    queries = [query.replace("{}", f"delta.`{mixed}`") for query in OF_EVENTS]
+    for query, scanned in zip(queries, together(spark, queries), strict=True):
+        assert sum(scan.files_typed for scan in scanned) in SOME, query
+
+
+@pytest.mark.spark
+def test_errors_in_structs_are_those_of_sparks_scan(spark, mixed, footers):
+    """A cast of a field, or of a value that is no object, fails as by Spark's scan, and not for rows that a filter or a join
+    excludes (T9)."""
+    spark.sparkContext.setLogLevel("OFF")
+    for get, excluded in (("v:o::struct<x int>", "id <> 200"), ("v::struct<kind string, s int>", "v:kind::string = 'number'")):
+        query = f"select id, {get} from delta.`{mixed}`"
+        assert "INVALID_VARIANT_CAST" in both(spark, query, typed=SOME)
+        assert isinstance(both(spark, f"{query} where {excluded}", typed=SOME), list)
+    above = f"select a.id, b.v:o::struct<x int> from delta.`{mixed}` a join delta.`{mixed}` b on a.id = b.id and a.id < 5"
+    assert isinstance(both(spark, above), list)
+    spark.sparkContext.setLogLevel("ERROR")

@@ -56,6 +56,7 @@ class Compared:
         self.counts["typed"] += "typed_value" in plan
         self.counts["elements"] += bool(ELEMENTS.search(plan))
         self.counts["exploded"] += "posexplode(" in plan
+        self.counts["structs"] += "named_struct(" in plan
         self.counts["residuals"] += "newInstance(" in plan
         self.counts["typed and by Spark's scan"] += "typed_value" in plan and "Union" in plan
         self.counts["from the log"] += "logged#" in plan
@@ -119,5 +120,5 @@ def test_never_different(spark, tmp_path):
     print(f"NEVER_DIFFERENT_SEED={SEED}: {dict(counts)}")
     assert not wrong, "\n\n".join(wrong[:20])
     assert counts["typed"] > counts["queries"] / 20
-    assert all(counts[form] for form in ("from the log", "elements", "exploded", "residuals")) or QUERIES < 5000
+    assert all(counts[form] for form in ("from the log", "elements", "exploded", "structs", "residuals")) or QUERIES < 5000
     assert counts["fail"] < counts["queries"] / 2
