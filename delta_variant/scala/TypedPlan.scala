@@ -185,7 +185,7 @@ final class TypedPlan(
           case alias: Alias =>
             alias.copy()(fresh(alias.exprId), alias.qualifier, alias.explicitMetadata, alias.nonInheritableMetadataKeys)
         }
-        over(node, 0, of(other.children.head))
+        Relations.withChild(node, 0, of(other.children.head)) // with its columns in their order
     }
     of(plan)
   }

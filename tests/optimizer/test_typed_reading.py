@@ -721,6 +721,16 @@ def test_wherever_an_array_is_exploded(spark, baskets, footers):
 
 
 @pytest.mark.spark
+def test_exploded_rows_lack_what_is_not_used(spark, baskets, footers):
+    """In every group of files, the rows of an array do not repeat the columns that only the array is read from (T7)."""
+    query = spark.sql(f"select id, value:s::string from delta.`{baskets}`, lateral variant_explode(v:o)")
+    plan = query._jdf.queryExecution().optimizedPlan().toString()
+    exploding = [line for line in plan.splitlines() if "Generate posexplode" in line]
+    assert len(exploding) > 1
+    assert all(re.search(r"\), \[\d+\], ", line) for line in exploding)  # the numbers of the columns that are dropped
+
+
+@pytest.mark.spark
 def test_what_is_left_to_sparks_scan_of_exploded_arrays(spark, baskets, footers):
     """Whole elements and the fields of objects are left to Spark's scan (T4, T7)."""
     queries = [query.replace("{}", f"delta.`{baskets}`") for query in LEFT_OF_BASKETS]

@@ -110,7 +110,7 @@ def compared(spark: SparkSession, seed: int, root: Path, queries: int) -> Compar
 
 
 def test_never_different(spark, tmp_path):
-    """Queries give the rows, types and bytes that they give without typed reading, and no new error (T5, T7, T8)."""
+    """Queries give the rows, types and bytes that they give without typed reading, and no new error (T5, T7, T8, T9)."""
     spark.sparkContext.setLogLevel("OFF")  # tasks fail where a cast does
     seeds = range(SEED, SEED + -(-QUERIES // PER_TABLE))
     each = [compared(spark, seed, tmp_path, min(PER_TABLE, QUERIES)) for seed in seeds]
