@@ -385,7 +385,9 @@ final case class Use(variant: FieldRef, path: Option[String], dataType: DataType
 
   /** If a struct is asked for, by name the uses that its fields are; none if it is not the same as a struct of these uses. */
   val fields: Seq[(String, Use)] = (dataType, path) match {
-    case (StructType(fields), Some(path)) if fields.forall(_.nullable) && fields.distinctBy(_.name).length == fields.length =>
+    case (StructType(fields), Some(path))
+        if fields.forall(field => field.nullable && field.metadata == Metadata.empty) &&
+          fields.distinctBy(_.name).length == fields.length =>
       val paths = fields.toSeq.flatMap(field => TypedPlan.keyText(field.name).map(path + _))
       if (paths.size < fields.length) Nil
       else {
