@@ -129,7 +129,7 @@ class Stubs:
 
         An object stays open if its new keys take more than there is room for, if a name is long, or if other readers could
         not read it (`schema.infer`, rule 6). It and the objects inside it get no more stubs. Raises MalformedVariantError for a
-        residual that is malformed.
+        residual whose fields are malformed; their values are not looked into.
         """
         rows = sum(batch.num_rows for batch in batches)
         if self._rows:

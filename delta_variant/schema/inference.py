@@ -137,7 +137,7 @@ class Sample:
         )
 
     def add_variants(self, rows: Variants, faults: Faults) -> None:
-        """Counts the Variants of some rows. Raises MalformedVariantError."""
+        """Counts the Variants of some rows, which report to `faults`. Raises MalformedVariantError."""
         keys = rows.keys
         column = (rows.data, rows.at, rows.limit, rows.dictionary, keys.data, keys.start, keys.key_at, keys.key_size)
         self._add(*_tree(column, self._depth, faults))
