@@ -15,7 +15,7 @@ from delta_variant.kernels.memory import put
 
 
 @jit
-def write_texts(data, offsets, out):
+def plain_texts(data, offsets, out):
     """Writes each text to `out`, with its size in four bytes in front. offsets: of the texts in `data`."""
     to = np.int64(0)
     for i in range(len(offsets) - 1):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from delta_variant.buffers import Bytes, buffers_of, view
-from delta_variant.kernels.pages import write_texts
+from delta_variant.kernels.pages import plain_texts
 from delta_variant.kernels.thrift import BINARY, I32, I64, LIST, STRUCT
 from delta_variant.parquet import thrift
 
@@ -180,12 +180,13 @@ def _plain(values: pa.ChunkedArray) -> list[memoryview]:
         return [_sized(chunk) for chunk in values.chunks]
     array = pa.concat_arrays(values.chunks)
     if pa.types.is_boolean(values.type):
-        return [np.packbits(view(array.cast(pa.uint8()).buffers()[1])[: len(array)], bitorder="little").data]
-    return [view(array.buffers()[1])[: 8 * len(array)].data]
+        array = array.cast(pa.uint8())
+        return [np.packbits(view(array.buffers()[1])[array.offset :][: len(array)], bitorder="little").data]
+    return [view(array.buffers()[1], np.int64)[array.offset :][: len(array)].data]
 
 
 def _sized(texts: pa.Array) -> memoryview:
     ends, data = buffers_of(texts)
     out: Bytes = np.empty(4 * len(texts) + int(ends[-1] - ends[0]), np.uint8)
-    write_texts(data, ends, out)
+    plain_texts(data, ends, out)
     return out.data

@@ -145,7 +145,7 @@ class Stubs:
             if found.is_open and not found.stubs:
                 continue
             parts = _residuals(batches, found)
-            if any(parts):
+            if parts:
                 new = None if found.is_open else self._new_keys(found, parts, rows, size)
                 found.is_open = new is None
                 if new:
@@ -155,11 +155,11 @@ class Stubs:
         self._rows.append(rows)
         return batches
 
-    def _new_keys(self, found: Object, parts: list[_Residuals | None], rows: int, size: int) -> list[str] | None:
+    def _new_keys(self, found: Object, parts: list[_Residuals], rows: int, size: int) -> list[str] | None:
         """The keys of residuals that get stubs; None if they take too much, or others cannot read some."""
         most = MAX_STUBS - self._count
         counts: Counter[str] = Counter()
-        for part in filter(None, parts):
+        for part in parts:
             counts.update(part.keys(most + len(found.stubs)))
             if len(counts) > most + len(found.stubs):
                 return None
@@ -279,25 +279,12 @@ def _flags(batches: list[pa.RecordBatch], names: Names) -> Flags:
 
 @dataclass(frozen=True, eq=False)
 class _Residuals:
-    """The residuals of an object in one batch, and the numbers of their rows. They are valid: `shred` has made them."""
+    """The residuals of an object in one batch, which are valid: `shred` has made them."""
 
-    rows: Rows
+    batch: int  # its number
+    first: int  # the number of its first row in the row group
+    rows: Rows  # that have a residual, by their numbers in the batch
     variants: Variants
-
-    @classmethod
-    def of(cls, metadata: pa.Array, value: pa.Array, flags: Flags) -> _Residuals:
-        """Those of the rows that have the object. value, metadata: beside the object, and of its column."""
-        is_object = both(flags_of(value), flags)
-        rows = np.flatnonzero(is_object) if len(is_object) else np.arange(len(value))
-        ends, data = buffers_of(value)
-        rows = rows[ends[rows + 1] > ends[rows]]
-        rows = rows[data[ends[rows]] & 3 == t.OBJECT]
-        valid = np.zeros(len(value), np.uint8)
-        valid[rows] = 1
-        return cls(rows, Variants.open(metadata, value, valid, Faults(0)).take(rows))
-
-    def take(self, part: slice) -> _Residuals:
-        return _Residuals(self.rows[part], self.variants.take(part))
 
     def keys(self, most: int) -> dict[str, int]:
         """How many residuals have each key. There are more keys, and larger counts, if there are more than `most`."""
@@ -311,24 +298,30 @@ class _Residuals:
         return {data[start[key] : start[key] + size[key]].tobytes().decode(): count for key, count in named}
 
 
-def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals | None]:
-    """The residuals of an object, by batch: what is in `value` of rows that have its `typed_value`. None if there are none."""
-    parts: list[_Residuals | None] = []
-    before = 0
-    for batch in batches:
-        value, part = nested.column(batch, (*found.names[:-1], "value")), None
+def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals]:
+    """The residuals of an object: what is in `value` of rows that have its `typed_value`. Batches without any are left out."""
+    parts, first = [], 0
+    for number, batch in enumerate(batches):
+        value = nested.column(batch, (*found.names[:-1], "value"))
         if value.null_count < len(value):
-            metadata = nested.column(batch, (*found.variant, "metadata"))
-            part = _Residuals.of(metadata, value, found.flags[before : before + len(value)])
-        parts.append(part if part and len(part.rows) else None)
-        before += len(value)
+            flags = both(flags_of(value), found.flags[first : first + len(value)])
+            rows = np.flatnonzero(flags) if len(flags) else np.arange(len(value))
+            ends, data = buffers_of(value)
+            rows = rows[ends[rows + 1] > ends[rows]]
+            rows = rows[data[ends[rows]] & 3 == t.OBJECT]
+            if len(rows):
+                valid = np.zeros(len(value), np.uint8)
+                valid[rows] = 1
+                metadata = nested.column(batch, (*found.variant, "metadata"))
+                parts.append(_Residuals(number, first, rows, Variants.open(metadata, value, valid, Faults(0)).take(rows)))
+        first += len(value)
     return parts
 
 
-def _kinds(parts: list[_Residuals | None], keys: Collection[str]) -> dict[str, pa.DataType]:
+def _kinds(parts: list[_Residuals], keys: Collection[str]) -> dict[str, pa.DataType]:
     """The types of typed columns for keys of residuals, which follow from the first rows of each batch."""
     sample = schema.Sample(depth=1)
-    for part in filter(None, parts):
+    for part in parts:
         sample.add_variants(part.variants.take(slice(_FIRST_ROWS)), Faults(0))
     found = sample.schema_of([(key,) for key in keys])
     kinds = {} if found is None else {child.name: child.type for child in found}
@@ -336,31 +329,29 @@ def _kinds(parts: list[_Residuals | None], keys: Collection[str]) -> dict[str, p
 
 
 def _moved(
-    batches: list[pa.RecordBatch], found: Object, parts: list[_Residuals | None]
+    batches: list[pa.RecordBatch], found: Object, parts: list[_Residuals]
 ) -> tuple[list[pa.RecordBatch], dict[tuple[str, str], Values]]:
     """The batches without the values of stubs in the residuals of an object, and these values by key and column."""
     kinds = pa.struct([pa.field(key, stub.kind) for key, stub in found.stubs.items()])
     step = max(1, _CELLS // len(found.stubs))
-    moved: list[pa.RecordBatch] = []
+    moved = list(batches)
     values: defaultdict[tuple[str, str], tuple[list[Rows], list[pa.Array]]] = defaultdict(lambda: ([], []))
-    before = 0
-    for batch, part in zip(batches, parts, strict=True):
-        if part is not None:
-            left = []
-            for start in range(0, len(part.rows), step):
-                some = part.take(slice(start, start + step))
-                value, typed = shred_valid(some.variants, kinds)
-                left.append(value)
-                for key, group in zip(found.stubs, nested.arrays(typed), strict=True):
-                    for leaf, column in zip(_LEAVES, nested.arrays(group), strict=True):
-                        if column.null_count < len(column):
-                            flags = flags_of(column)
-                            rows, arrays = values[key, leaf]
-                            rows.append(some.rows[np.flatnonzero(flags)] + before if len(flags) else some.rows + before)
-                            arrays.append(column.drop_null())
-            batch = _replaced(batch, (*found.names[:-1], "value"), part.rows, pa.concat_arrays(left))  # noqa: PLW2901
-        moved.append(batch)
-        before += batch.num_rows
+    for part in parts:
+        left = []
+        for start in range(0, len(part.rows), step):
+            some = slice(start, start + step)
+            value, typed = shred_valid(part.variants.take(some), kinds)
+            left.append(value)
+            at = part.first + part.rows[some]
+            for key, group in zip(found.stubs, nested.arrays(typed), strict=True):
+                for leaf, column in zip(_LEAVES, nested.arrays(group), strict=True):
+                    if column.null_count < len(column):
+                        flags = flags_of(column)
+                        rows, arrays = values[key, leaf]
+                        rows.append(at[np.flatnonzero(flags)] if len(flags) else at)
+                        arrays.append(column.drop_null())
+        names = (*found.names[:-1], "value")
+        moved[part.batch] = _replaced(batches[part.batch], names, part.rows, pa.concat_arrays(left))
     return moved, {key: (np.concatenate(rows), pa.chunked_array(arrays)) for key, (rows, arrays) in values.items()}
 
 

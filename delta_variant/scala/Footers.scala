@@ -118,16 +118,10 @@ object Footers {
     /**
      * The columns that hold every value of a path; None if these are not known.
      *
-     * @param isExploded whether any array will do, as its values are not read
-     * @param isObject whether an object will do, as its fields have paths of their own
      * @param isVariant whether the path is asked for as VARIANT, for which a JSON null is not NULL
      */
     def columns(
-        column: Seq[String],
-        steps: Seq[Option[String]],
-        isExploded: Boolean,
-        isObject: Boolean,
-        isVariant: Boolean): Option[PathColumns] = {
+        path: PathOf, column: Seq[String], steps: Seq[Option[String]], isVariant: Boolean): Option[PathColumns] = {
       def place(length: Int) = places.get(ColumnSteps(column, steps.take(length)))
 
       // Whether the `value` of a place holds anything that the query tells from NULL.
@@ -146,10 +140,10 @@ object Footers {
             val isUnsafe = Floating(name) && !steps.contains(Element)
             Some(PathColumns(name, residuals(hasValues(here) || isUnsafe)))
           case (TypedArray(isCounted), _) if length == steps.size =>
-            elements(steps :+ Element).orElse(Option.when(isExploded && isCounted)(LeafTypes.Void)).map { name =>
+            elements(steps :+ Element).orElse(Option.when(path.isExploded && isCounted)(LeafTypes.Void)).map { name =>
               PathColumns(LeafTypes.array(name), residuals(hasValues(here)))
             }
-          case (TypedObject, _) if length == steps.size && isObject =>
+          case (TypedObject, _) if length == steps.size && path.isObject =>
             Some(PathColumns(LeafTypes.Object, residuals(here.hasOthers)))
           case _ if length == steps.size => None
           // No typed column has the path. Where the struct of an object is NULL, the `value` columns above it would be asked.

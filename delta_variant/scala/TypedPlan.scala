@@ -467,15 +467,9 @@ object TypedPlan {
 
   /** The steps as `variant_get` reads them. */
   private def pathText(steps: Seq[Messages.Step]): String = steps.map {
-    case Messages.Step(Some(key), _) => keyText(key).get
+    case Messages.Step(Some(key), _) => Uses.keyText(key).get
     case Messages.Step(_, index) => s"[${index.get}]"
   }.mkString("$", "", "")
-
-  /** A key as `variant_get` reads it in a path; None for a key that no path can have. */
-  def keyText(key: String): Option[String] =
-    if (!key.contains("'")) Some(s"['$key']")
-    else if (!key.contains("\"")) Some(s"""["$key"]""")
-    else Option.when(!key.exists(".[".contains(_)))(s".$key")
 
   private def withTypes(schema: StructType)(dataType: StructField => DataType): StructType =
     StructType(schema.fields.map(field => field.copy(dataType = dataType(field))))

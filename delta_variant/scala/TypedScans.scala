@@ -190,7 +190,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       for {
         (file, Some(footer)) <- unproven.zip(read)
         path <- paths.indices if proven(file).types(path) == null
-        found <- footer.columns(columns(path), keys(path), paths(path).isExploded, paths(path).isObject, variants(path))
+        found <- footer.columns(paths(path), columns(path), keys(path), variants(path))
         if found.residuals.isEmpty || !paths(path).isExploded // no row may have an object there, whose fields would be rows
       } {
         proven(file).types(path) = found.name

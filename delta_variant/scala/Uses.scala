@@ -250,6 +250,12 @@ object Uses {
   def columns(node: Generate): (Attribute, Attribute, Attribute) =
     (node.generatorOutput(0), node.generatorOutput(1), node.generatorOutput(2))
 
+  /** A key as `variant_get` reads it in a path; None for a key that no path can have. */
+  def keyText(key: String): Option[String] =
+    if (!key.contains("'")) Some(s"['$key']")
+    else if (!key.contains("\"")) Some(s"""["$key"]""")
+    else Option.when(!key.exists(".[".contains(_)))(s".$key")
+
   private def isChain(node: LogicalPlan): Boolean = node match {
     case _: Project | _: Filter | Generate(_: VariantExplode, _, _, _, _, _) => Relations.isDeterministic(node)
     case _ => false
@@ -388,13 +394,9 @@ final case class Use(variant: FieldRef, path: Option[String], dataType: DataType
     case (StructType(fields), Some(path))
         if fields.forall(field => field.nullable && field.metadata == Metadata.empty) &&
           fields.distinctBy(_.name).length == fields.length =>
-      val paths = fields.toSeq.flatMap(field => TypedPlan.keyText(field.name).map(path + _))
-      if (paths.size < fields.length) Nil
-      else {
-        fields.toSeq.zip(paths).map { case (field, path) =>
-          field.name -> Use(variant, Some(path), field.dataType, fails, zone)(child)
-        }
-      }
+      val inside = for (field <- fields.toSeq; key <- Uses.keyText(field.name))
+        yield field.name -> Use(variant, Some(path + key), field.dataType, fails, zone)(child)
+      if (inside.size == fields.length) inside else Nil
     case _ => Nil
   }
 

@@ -174,8 +174,7 @@ def _validated(array: pa.Array, what: str, *, for_spark: bool) -> tuple[Variants
     faults = Faults(0)
     metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
     rows = Variants.open(metadata, value, flags_of(storage), faults)
-    source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.numbers)
-    result, row = walk(*source, _bits(for_spark), MAX_DEPTH, faults.report), int(faults.report[1])
+    result, row = _walked(rows, _bits(for_spark), faults), int(faults.report[1])
     if result < 0 and faults.report[0] == REFUSED:
         path, type_id = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
         raise UnsupportedFeatureError(f"{path} is a {t.PRIMITIVES[type_id].name}, {UNREADABLE}", row=row)
@@ -192,9 +191,14 @@ def _ordered(rows: Variants, faults: Faults) -> Variants:
     """The same Variants with their fields in order, which only those whose dictionaries are `mixed` may not have."""
     if not rows.keys.mixed:
         return rows
-    source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.numbers)
-    faults.check(walk(*source, 0, MAX_DEPTH, faults.report), "$")
+    faults.check(_walked(rows, 0, faults), "$")
     return rows.ordered(faults)
+
+
+def _walked(rows: Variants, refused: int, faults: Faults) -> int:
+    """The result of the kernel that goes through Variants down to the last leaf."""
+    source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.numbers)
+    return int(walk(*source, refused, MAX_DEPTH, faults.report))
 
 
 @dataclass(eq=False)

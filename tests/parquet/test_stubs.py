@@ -2,6 +2,7 @@
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -154,6 +155,19 @@ def test_long_values_are_in_several_pages(tmp_path):
     [chunk] = chunks(tmp_path / "f", "v", "typed_value", "x", "value")
     assert chunk.num_values == 99
     assert chunk.has_offset_index
+
+
+def test_many_values_are_in_several_pages(tmp_path):
+    """The numbers and booleans of a stub follow each other from page to page, and from batch to batch."""
+    texts = [f'{{"id": {n}, "x": {n * n}, "y": {"true" if n % 3 else "false"}}}' for n in range(300_000)]
+    array = shredding.shred(binary.parse_json(pa.array(texts)), "id bigint")
+    batch = pa.record_batch([array], ["v"])
+    with FileWriter(tmp_path / "f", batch.schema, variants=[("v",)], closed=[("v",)]) as file:
+        for start in range(0, len(batch), 70_001):
+            file.write(batch.slice(start, 70_001))
+    stub = pc.struct_field(pq.read_table(tmp_path / "f")["v"].combine_chunks(), ["typed_value"])
+    assert pc.struct_field(stub, ["x", "typed_value"]).to_pylist() == [n * n for n in range(300_000)]
+    assert pc.struct_field(stub, ["y", "typed_value"]).to_pylist() == [n % 3 > 0 for n in range(300_000)]
 
 
 def test_footers_add_up(tmp_path):
