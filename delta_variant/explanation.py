@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from delta_variant import jvm, messages
 from delta_variant.errors import UnsupportedFeatureError
@@ -39,10 +40,12 @@ _OTHERS = {
     "columns: set it to AUTO (Delta's default) or NONE, and make the DataFrame again",
     "cache": "the rows come from Spark's cache, not from files, so no file is pruned: UNCACHE TABLE or unpersist() ends that",
     "changes": "the scan reads the table's change data feed, which delta-variant does not prune",
-    "stream": "the scan is that of a stream, which reads the files of each batch: delta-variant does not prune them",
+    "stream": "the scan is that of a stream, which reads all files of each batch: explain(query), with the StreamingQuery that "
+    "start() gave, says how the last batch was read",
+    "batch": "the scan is that of a stream, which reads all files of each batch",
     "static": "a query with a stream is planned again for each batch: a query on this table alone shows what is pruned then",
     "files": "these files are not in a Delta table, so no log has their bounds: load them with delta_variant.convert",
-    "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
+    "rdd": "the rows come from an RDD (a checkpoint, a batch in foreachBatch, rows of Python), not from files",
     "rows": "the rows come from {by}, which delta-variant does not know",
 }
 """By the kinds of `scala/Explain.scala`: why the rules leave a scan alone."""
@@ -109,7 +112,7 @@ class Report:
         return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
-def explain(df: DataFrame) -> Report:
+def explain(df: DataFrame | StreamingQuery) -> Report:
     """What data skipping and typed reading do for a query.
 
     Example:
@@ -117,12 +120,24 @@ def explain(df: DataFrame) -> Report:
 
     The query is planned again under the session's current settings; no part of it runs. Scans that are never pruned are in the
     report with the reason: cached rows, streams, change data feeds, Parquet files outside of Delta tables, Delta's DSv2 reader.
-    Raises SessionError for a DataFrame of Spark Connect, and UnsupportedFeatureError for anything but a DataFrame.
+    For a StreamingQuery, the report is that of its last batch.
+
+    Raises SessionError for a DataFrame of Spark Connect, and UnsupportedFeatureError for anything but a DataFrame or a
+    StreamingQuery that has read a batch.
     """
-    if not isinstance(df, DataFrame):
-        raise UnsupportedFeatureError(f"explain takes a DataFrame, not {df!r}: write explain(spark.sql(…))")
-    spark = jvm.classic(df.sparkSession)
-    text = jvm.companion(spark, "Explain").explain(df._jdf)  # noqa: SLF001  # no public name
+    if isinstance(df, DataFrame):
+        spark = jvm.classic(df.sparkSession)
+        text = jvm.companion(spark, "Explain").explain(df._jdf)  # noqa: SLF001  # no public name
+    elif isinstance(df, StreamingQuery):
+        batch = df._jsq.streamingQuery().lastExecution()  # noqa: SLF001  # no public name
+        if batch is None:
+            raise UnsupportedFeatureError(
+                f"the stream {df.name or df.id} has not read a batch yet: explain it after the first one"
+            )
+        spark = jvm.python_session(SparkSession.active(), batch.sparkSession())
+        text = jvm.companion(spark, "Explain").planned(batch.optimizedPlan())
+    else:
+        raise UnsupportedFeatureError(f"explain takes a DataFrame or a StreamingQuery, not {df!r}: write explain(spark.sql(…))")
     return of(messages.decoded(tuple[messages.ScanReport, ...], text), off=why_off(spark))
 
 
@@ -165,20 +180,19 @@ def of(scans: Iterable[messages.ScanReport], *, off: str | None = None) -> Repor
 
 
 def _scan(scan: messages.ScanReport, off: str | None) -> Scan:
-    if scan.other is not None:
-        reason = _OTHERS[scan.other].format(by=scan.by)
-        return Scan(scan.table, scan.version, None, None, None, (), (reason,))
     skipping = scan.skipping
     findings = _findings(skipping, scan.delta or 0) if skipping else ()
     reasons = [*(skipping.reasons if skipping else ()), *(reason for finding in findings for reason in finding.reasons)]
-    if scan.delta is None:
+    if scan.other is not None:
+        reasons.append(_OTHERS[scan.other].format(by=scan.by))
+    elif scan.delta is None:
         reasons.append("Delta does not plan this scan file by file (is spark.databricks.delta.stats.skipping off?)")
-    elif off is not None:
-        reasons.append(off)
-    elif skipping is None and scan.delta:
+    elif skipping is None and scan.delta and off is None:
         reasons.append("the query has no filter on a Variant path here")
-    elif skipping and skipping.proves and scan.bounds == scan.delta and not reasons:
+    elif skipping and off is None and skipping.proves and scan.bounds == scan.delta and not reasons:
         reasons.append("by its bounds, every file can have rows that match")
+    if off is not None and scan.delta is not None:
+        reasons.append(off)
     read = scan.reading
     return Scan(
         scan.table,

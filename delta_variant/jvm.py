@@ -92,6 +92,15 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
             spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
+def python_session(spark: SparkSession, java: Any) -> SparkSession:
+    """A session of the JVM in which `spark` is, as one of Python."""
+    with _patching:
+        to_df = RDD.toDF  # which every new session replaces
+        session = SparkSession(spark.sparkContext, java)
+        RDD.toDF = to_df  # type: ignore[method-assign]
+    return session
+
+
 @contextmanager
 def cloned_session(spark: SparkSession) -> Iterator[SparkSession]:
     """A clone of the session, with settings of its own, that is the active session of this thread in a `with` block.
@@ -99,11 +108,7 @@ def cloned_session(spark: SparkSession) -> Iterator[SparkSession]:
     It starts with the session's settings, temporary views, functions and optimizer rules. `interruptAll` of the session ends
     the jobs of the clone, too.
     """
-    cloned = classic(spark)._jsparkSession.cloneSession()
-    with _patching:
-        to_df = RDD.toDF  # which every new session replaces
-        clone = SparkSession(spark.sparkContext, cloned)
-        RDD.toDF = to_df  # type: ignore[method-assign]
+    clone = python_session(spark, classic(spark)._jsparkSession.cloneSession())
     sessions, context = static(spark, "org.apache.spark.sql.classic.SparkSession"), spark.sparkContext
     before, tag = sessions.getActiveSession(), spark._jsparkSession.sessionJobTag()
     is_new = tag not in context.getJobTags()

@@ -244,6 +244,19 @@ def test_ingest_and_streams(enabled, plain, tmp_path):
     assert all(BOUNDS_TAG in add["tags"] for add in adds(f"delta.`{tmp_path}/copied`"))
 
 
+def test_a_stream_that_reads(enabled, tmp_path):
+    """A stream reads a path from its typed column, and reports the rows that it has read."""
+    name = f"delta.`{tmp_path}/t`"
+    dv.write(enabled.sql(DOCUMENTS).coalesce(1), location(name), shred={"v": "n bigint, s string"})
+    with jvm.settings(enabled, {"spark.delta_variant.footerBytes": "0"}):
+        stream = enabled.readStream.format("delta").load(location(name)).selectExpr(asked("v:n::bigint") + " n")
+        query = stream.writeStream.format("memory").queryName("numbers").trigger(availableNow=True).start()
+        query.awaitTermination()
+    assert [scan.files_typed for scan in dv.explain(query).scans] == [1]
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == ROWS
+    assert enabled.sql("SELECT sum(n) FROM numbers").first()[0] == sum(range(ROWS))
+
+
 def test_drop_feature(enabled, tmp_path):
     """The feature for shredding is dropped from the protocol, and comes back."""
     name = f"delta.`{tmp_path}/t`"

@@ -19,8 +19,9 @@ import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, Data
  *
  *     dsv2      a scan by Delta's DSv2 reader          stream   a source of a stream, whose plan is made for each batch
  *     cache     rows in Spark's cache                  static   a table beside a stream, likewise
- *     changes   a change data feed                     files    files that are not those of a Delta table
- *     rdd       a checkpoint, a batch of a stream      rows     anything else, which `by` names
+ *     changes   a change data feed                     batch    the scan of such a source in the plan of a batch
+ *     rdd       a checkpoint, a batch in foreachBatch  files    files that are not those of a Delta table
+ *                                                      rows     anything else, which `by` names
  */
 object Explain {
 
@@ -50,12 +51,12 @@ object Explain {
     ScanReport(
       table = name(scan.catalogTable, index.path.toString),
       version = Some(index.version),
-      total = files.map(_.snapshot.numOfFiles),
+      total = files.filterNot(_.isStream).map(_.snapshot.numOfFiles),
       delta = files.map(_.scan.files.distinct.size),
       bounds = reading.map(_.files).orElse(files.map(_.all.size)),
       skipping = scan.getTagValue(Outcomes.Skipping),
       reading = reading,
-      other = None,
+      other = files.filter(_.isStream).map(_ => "batch"),
       by = None)
   }
 

@@ -14,17 +14,26 @@ import org.apache.spark.sql.execution.datasources.{FileIndex, HadoopFsRelation, 
  * The files of a scan that Delta plans file by file.
  *
  * @param scan what Delta's own data skipping left
- * @param isCommand whether DELETE, UPDATE or MERGE looks for its rows in them
  */
-final case class PlannedFiles(index: TahoeFileIndex, scan: DeltaScan, isCommand: Boolean) {
+final case class PlannedFiles(index: TahoeFileIndex, scan: DeltaScan, purpose: PlannedFiles.Purpose) {
+  import PlannedFiles._
+
+  /** Whether DELETE, UPDATE or MERGE looks for its rows in them. */
+  def isCommand: Boolean = purpose == OfCommand
+
+  /** Whether they are the files of a stream's batch. The snapshot may be older than they are. */
+  def isStream: Boolean = purpose == OfStream
 
   def snapshot: Snapshot = scan.scannedSnapshot
 
-  /** The files that are left, each once. */
-  lazy val all: IndexedSeq[AddFile] = (index match {
-    case listed: TahoeBatchFileIndex => listed.addFiles
-    case _ => scan.files
-  }).distinct.toIndexedSeq
+  /** The files that are left: each once, but in a batch of a stream as often as the log has added it. */
+  lazy val all: IndexedSeq[AddFile] = {
+    val listed = index match {
+      case list: TahoeBatchFileIndex => list.addFiles
+      case _ => scan.files
+    }
+    (if (isStream) listed else listed.distinct).toIndexedSeq
+  }
 
   def bytes: Long = PlannedFiles.bytes(all)
 
@@ -33,19 +42,27 @@ final case class PlannedFiles(index: TahoeFileIndex, scan: DeltaScan, isCommand:
    * relation.
    */
   def narrowed(some: Seq[AddFile], share: Double = 1): TahoeFileIndex =
-    new NarrowedFileIndex(index, scan, isCommand, some, share)
+    new NarrowedFileIndex(index, scan, purpose, some, share)
 }
 
 object PlannedFiles {
 
+  /** What reads the files. */
+  sealed trait Purpose
+  case object OfQuery extends Purpose
+  case object OfCommand extends Purpose
+  case object OfStream extends Purpose
+
+  private val Streaming = "streaming" // Delta's name of that list
+
   /** None for an index of another kind. */
   def of(index: FileIndex): Option[PlannedFiles] = index match {
-    case narrowed: NarrowedFileIndex => Some(PlannedFiles(narrowed, narrowed.scan, narrowed.isCommand))
-    case prepared: PreparedDeltaFileIndex => Some(PlannedFiles(prepared, prepared.preparedScan, isCommand = false))
-    // DELETE, UPDATE and MERGE look for their rows in such a list.
-    case list: TahoeBatchFileIndex if list.getClass == classOf[TahoeBatchFileIndex] && list.actionType != "streaming" =>
+    case narrowed: NarrowedFileIndex => Some(PlannedFiles(narrowed, narrowed.scan, narrowed.purpose))
+    case prepared: PreparedDeltaFileIndex => Some(PlannedFiles(prepared, prepared.preparedScan, OfQuery))
+    // DELETE, UPDATE and MERGE look for their rows in such a list, and a stream has one for each batch.
+    case list: TahoeBatchFileIndex if list.getClass == classOf[TahoeBatchFileIndex] =>
       Option(list.snapshot).collect { case snapshot: Snapshot =>
-        PlannedFiles(list, scan(snapshot, list.addFiles), isCommand = true)
+        PlannedFiles(list, scan(snapshot, list.addFiles), if (list.actionType == Streaming) OfStream else OfCommand)
       }
     case _ => None
   }
@@ -74,7 +91,7 @@ object PlannedScan {
 final class NarrowedFileIndex(
     index: TahoeFileIndex,
     val scan: DeltaScan,
-    val isCommand: Boolean,
+    val purpose: PlannedFiles.Purpose,
     files: Seq[AddFile],
     share: Double)
     extends TahoeBatchFileIndex(index.spark, "batch", files, index.deltaLog, index.path, scan.scannedSnapshot, false) {

@@ -44,7 +44,8 @@ final class SkipFiles(python: Python, val previous: JMap[String, String], val wr
     def visit(plan: LogicalPlan): LogicalPlan = inSubqueries(pruned(plan, Demands.Empty))(visit)
 
     private def pruned(plan: LogicalPlan, demands: Demands): LogicalPlan = plan match {
-      case PhysicalOperation(_, filters, PlannedScan(scan, files)) if scan.getTagValue(Outcomes.Skipping).isEmpty =>
+      case PhysicalOperation(_, filters, PlannedScan(scan, files))
+          if !files.isStream && scan.getTagValue(Outcomes.Skipping).isEmpty =>
         val above = Iterator.iterate(plan)(_.children.head).takeWhile(_ ne scan)
         val narrowed = new OneScan(scan, files).pruned(filters, above.foldLeft(demands)(_.of(_, 0)))
         if (narrowed eq scan) plan else plan.transformUp { case leaf if leaf eq scan => narrowed }

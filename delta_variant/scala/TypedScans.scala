@@ -80,7 +80,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
 
     /** The plan in which the log answers for the files that it decides; None if it decides none. */
     private def answeredByLog(open: mutable.Queue[(LogicalRelation, PlannedFiles)]): Option[LogicalPlan] = {
-      val isPossible = logged.isEmpty && !files.isCommand && files.all.exists(Tags.has(_, Tags.marker))
+      val isPossible = logged.isEmpty && files.purpose == PlannedFiles.OfQuery && files.all.exists(Tags.has(_, Tags.marker))
       for {
         aggregates <- Option.when(isPossible)(LogAggregates.of(uses)).flatten
         bounds =
@@ -112,7 +112,8 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
 
     private def byProofs(reply: Messages.ProofsReply): LogicalPlan = {
       val proven = files.all.map(_ => new Proven(paths.size))
-      val known = Option.when(reply.bounds.nonEmpty && files.all.exists(Tags.provesTypes)) {
+      // The snapshot of a stream is of its start, and lacks the files that came later.
+      val known = Option.when(reply.bounds.nonEmpty && !files.isStream && files.all.exists(Tags.provesTypes)) {
         FileBounds.of(log, files.scan, Shared.bounds)
       }
       known.flatMap(_.failure) match {
@@ -121,6 +122,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
           known.foreach(proveByLog(_, reply, proven))
           proveStructs(proven)
           val footers = if (hasFooters) proveByFooters(reply, proven) else Map.empty[Int, Footer]
+          if (files.isStream) shareResiduals(proven)
           val counts = new Array[Int](paths.size)
           val fileGroups = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
           val others = mutable.ArrayBuffer.empty[AddFile]
@@ -185,8 +187,10 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       val variants =
         uses.ofPaths.filter(_.dataType.existsRecursively(_ == VariantType)).flatMap(_.pathOf).map(uses.number).toSet
       val unproven = files.all.indices.filterNot(proven(_).isWhole)
-      val read =
-        Shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
+      val leastBytes = conf.getConfString(FooterBytes, DefaultBytes).toLong
+      // A stream's batch is read in one way: the footers of its smaller files tell whether all of it is read from typed columns.
+      val isAnySize = files.isStream && files.all.exists(_.size >= leastBytes)
+      val read = Shared.footers.of(files.index, unproven.map(files.all(_)), if (isAnySize) 0 else leastBytes)
       for {
         (file, Some(footer)) <- unproven.zip(read)
         path <- paths.indices if proven(file).types(path) == null
@@ -199,6 +203,13 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       proveStructs(unproven.map(proven(_)))
       unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap
     }
+
+    /** Files with columns of the same types are read alike, with all `value` columns that one of them needs. */
+    private def shareResiduals(proven: Seq[Proven]): Unit =
+      for (alike <- proven.groupBy(_.types.toSeq).values; path <- paths.indices) {
+        val all = alike.flatMap(_.residuals(path)).distinct.sorted
+        alike.foreach(_.residuals(path) = all)
+      }
 
     /** Settles the types of paths that are asked for as structs, and of their fields. */
     private def proveStructs(proven: Seq[Proven]): Unit = {
@@ -237,7 +248,10 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       val all = typed ++ Option.when(left.nonEmpty)(TypedPlan.SparkFiles(left))
       val (result, relations, done) =
         if (fileGroups.isEmpty) (plan, Nil, outcome)
-        else if (all.size > 1 && !files.isCommand && uses.dependsOnPartitions) {
+        else if (all.size > 1 && files.isStream) {
+          // Spark counts a stream's rows only if its plan has as many leaves as sources.
+          (plan, Nil, outcome.copy(reasons = Seq("a batch of a stream is read in one way, and its files differ")))
+        } else if (all.size > 1 && !files.isCommand && uses.dependsOnPartitions) {
           (plan, Nil, outcome.copy(reasons = Seq("the query's rows depend on how they are spread over partitions")))
         } else {
           val (result, relations) = new TypedPlan(uses, files, steps, all).plan

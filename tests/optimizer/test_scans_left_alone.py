@@ -152,7 +152,7 @@ def test_other_scans(session, path, tmp_path):
         assert str(tmp_path / "files") in table
         assert reason in told
     [(_, reason)] = unknown(session.read.table("explained").localCheckpoint(eager=False).where(FIVE))
-    assert "an RDD (a checkpoint, a batch of a stream" in reason
+    assert "an RDD (a checkpoint, a batch in foreachBatch" in reason
     for query in ("SELECT parse_json('1') AS v", "SELECT count(*) FROM explained", "SELECT id FROM explained WHERE false"):
         found = explain(session.sql(query))
         assert found.scans == []

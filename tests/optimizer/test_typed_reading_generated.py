@@ -2,7 +2,8 @@
 
 The tables are those of test_skipping_generated: files of this package and of delta-spark, shredded and plain, with and without
 bounds, changed by DML. Queries use paths wherever SQL takes an expression. With typed reading a query has the same rows, types
-and bytes of Variants, and no error that it does not have without. `make test` runs 10 queries, `make soak` 5,000. For others:
+and bytes of Variants, and no error that it does not have without. Every fifth query is asked of a stream of the table, too, if
+Spark takes it for one. `make test` runs 10 queries, `make soak` 5,000. For others:
 
     NEVER_DIFFERENT_QUERIES=5000 NEVER_DIFFERENT_SEED=1 python -m pytest -s tests/optimizer/test_typed_reading_generated.py
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 import delta_variant as dv
 from tests.generated.queries import Queries
@@ -32,6 +33,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 QUERIES = length("NEVER_DIFFERENT_QUERIES", 10, 5000)
 SEED = length("NEVER_DIFFERENT_SEED", 501, 501)
 PER_TABLE = 100
+STREAMED = 5
+"""Of how many queries one is asked of a stream, too."""
 ELEMENTS = re.compile(r"typed_value\[\d+\]\.typed_value|typed_value\.typed_value")  # one element, or all of an array
 SETTING = "spark.delta_variant.typedReading"
 
@@ -44,8 +47,50 @@ class Compared:
         self.counts: Counter[str] = Counter(tables=1)
         self.wrong: list[str] = []
         made = Queries(table)
-        for _ in range(queries):
-            self.compare(made.any())
+        for number in range(queries):
+            query = made.any()
+            self.compare(query)
+            if number % STREAMED == 0:
+                self.compare_streams(query)
+
+    def compare_streams(self, query: str) -> None:
+        """Compares the query on a stream of the table."""
+        files = self.table.rng.choice([1, 2, 1000])
+        stream = self.session.readStream.option("maxFilesPerTrigger", files).format("delta").load(str(self.table.path))
+        stream.createOrReplaceTempView("streamed")
+        query = query.replace(self.table.name, "streamed")
+        without, counted, _ = self._streamed(query, typed=False)
+        if without is not None:
+            found, counts, plan = self._streamed(query, typed=True)
+            self.counts["streams"] += 1
+            self.counts["typed streams"] += "typed_value" in plan
+            self.differ(f"a stream of {files} files: {query}", without, found)
+            # Row groups that a filter excludes are not read.
+            is_equal = counts == counted or ("where" in query and sum(counts) < sum(counted))
+            if isinstance(without, list) and not is_equal:
+                self.wrong.append(f"seed {self.table.seed}: {query}\n  {counts} rows were read, and not {counted}")
+
+    def _streamed(self, query: str, *, typed: bool) -> tuple[list[Any] | str | None, list[int], str]:
+        """What a stream gives, the rows that it reports to have read, and the plan of its last batch.
+
+        None if Spark makes no stream of the query.
+        """
+        self.session.conf.set(SETTING, str(typed).lower())
+        for mode in ("append", "complete"):
+            try:
+                writer = self.session.sql(query).writeStream.outputMode(mode).format("memory").queryName("rows_of_stream")
+                stream = writer.trigger(availableNow=True).start()
+            except AnalysisException:
+                continue
+            try:
+                stream.awaitTermination()
+                rows = sorted(map(repr, self.session.table("rows_of_stream").collect()))
+            except (PySparkException, Py4JJavaError) as error:
+                return str(error), [], ""
+            batch = stream._jsq.streamingQuery().lastExecution()
+            plan = "" if batch is None else batch.optimizedPlan().toString()
+            return rows, [progress["numInputRows"] for progress in stream.recentProgress], plan
+        return None, [], ""
 
     def compare(self, query: str) -> None:
         self.counts["queries"] += 1
@@ -62,6 +107,10 @@ class Compared:
         self.counts["from the log"] += "logged#" in plan
         self.counts["fail"] += isinstance(without, str)
         self.counts["rows"] += len(without) if isinstance(without, list) else 0
+        self.differ(query, without, found)
+
+    def differ(self, query: str, without: list[Any] | str, found: list[Any] | str | None) -> None:
+        """Keeps a query whose results differ, unless the first is an error."""
         if isinstance(without, list) and without != found:
             first: Any = found
             if isinstance(found, list):
@@ -110,7 +159,7 @@ def compared(spark: SparkSession, seed: int, root: Path, queries: int) -> Compar
 
 
 def test_never_different(spark, tmp_path):
-    """Queries give the rows, types and bytes that they give without typed reading, and no new error (T5, T7, T8, T9)."""
+    """Queries give the rows, types and bytes that they give without typed reading, and no new error (T5, T7, T8, T9, T10)."""
     spark.sparkContext.setLogLevel("OFF")  # tasks fail where a cast does
     seeds = range(SEED, SEED + -(-QUERIES // PER_TABLE))
     each = [compared(spark, seed, tmp_path, min(PER_TABLE, QUERIES)) for seed in seeds]
@@ -120,5 +169,6 @@ def test_never_different(spark, tmp_path):
     print(f"NEVER_DIFFERENT_SEED={SEED}: {dict(counts)}")
     assert not wrong, "\n\n".join(wrong[:20])
     assert counts["typed"] > counts["queries"] / 20
-    assert all(counts[form] for form in ("from the log", "elements", "exploded", "structs", "residuals")) or QUERIES < 5000
+    forms = ("from the log", "elements", "exploded", "structs", "residuals", "typed streams")
+    assert all(counts[form] for form in forms) or QUERIES < 5000
     assert counts["fail"] < counts["queries"] / 2
