@@ -176,6 +176,15 @@ class Table:
             self.history.append(f"analyze: {done}")
             assert not done.failed, f"seed {self.seed}: {self.history}"
 
+    def alike(self, session: SparkSession) -> Path:
+        """Another table with these columns, of three files of this package with the same shredding schema."""
+        size = self.rng.randrange(6, 25)
+        frame, shapes = self._frame(session, 3, size, large=False)
+        path = self.path.with_name(f"{self.path.name}-alike")
+        given = {name: shape for name, shape in shapes.items() if shape is not None}
+        dv.write(frame, path, max_rows_per_file=size, shred=given or "auto")
+        return path
+
     def _append(self, session: SparkSession, writer: str, files: int, *, shredded: bool, large: bool = False) -> None:
         size = HEAD + TAIL if large else self.rng.randrange(6, 25)
         frame, shapes = self._frame(session, files, size, large=large)

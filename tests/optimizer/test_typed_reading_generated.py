@@ -2,8 +2,8 @@
 
 The tables are those of test_skipping_generated: files of this package and of delta-spark, shredded and plain, with and without
 bounds, changed by DML. Queries use paths wherever SQL takes an expression. With typed reading a query has the same rows, types
-and bytes of Variants, and no error that it does not have without. Every fifth query is asked of a stream of the table, too, if
-Spark takes it for one. `make test` runs 10 queries, `make soak` 5,000. For others:
+and bytes of Variants, and no error that it does not have without. Every fifth query is asked of a stream of another table
+with the same columns, too, if Spark takes it for one. `make test` runs 10 queries, `make soak` 5,000. For others:
 
     NEVER_DIFFERENT_QUERIES=5000 NEVER_DIFFERENT_SEED=1 python -m pytest -s tests/optimizer/test_typed_reading_generated.py
 """
@@ -46,17 +46,17 @@ class Compared:
         self.session, self.table = session, table
         self.counts: Counter[str] = Counter(tables=1)
         self.wrong: list[str] = []
-        made = Queries(table)
+        made, alike = Queries(table), table.alike(session)
         for number in range(queries):
             query = made.any()
             self.compare(query)
             if number % STREAMED == 0:
-                self.compare_streams(query)
+                self.compare_streams(query, alike)
 
-    def compare_streams(self, query: str) -> None:
-        """Compares the query on a stream of the table."""
+    def compare_streams(self, query: str, path: Path) -> None:
+        """Compares the query on a stream of the table at a path."""
         files = self.table.rng.choice([1, 2, 1000])
-        stream = self.session.readStream.option("maxFilesPerTrigger", files).format("delta").load(str(self.table.path))
+        stream = self.session.readStream.option("maxFilesPerTrigger", files).format("delta").load(str(path))
         stream.createOrReplaceTempView("streamed")
         query = query.replace(self.table.name, "streamed")
         without, counted, _ = self._streamed(query, typed=False)
