@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from delta_variant import nested
+from delta_variant.parquet.columns import FIELD_ID
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _ID = "delta.columnMapping.id"
 _NESTED_IDS = "delta.columnMapping.nested.ids"
 _STEPS = {"element": ELEMENT, "key": MAP_KEY, "value": MAP_VALUE}
 _CHILDREN = {"elementType": _STEPS["element"], "keyType": _STEPS["key"], "valueType": _STEPS["value"]}
-_FIELD_ID = b"PARQUET:field_id"
 
 
 def schemas(schema: Mapping[str, Any]) -> tuple[T.StructType, T.StructType]:
@@ -102,4 +102,4 @@ def with_field_ids(schema: pa.Schema, ids: Mapping[ColumnPath, int]) -> pa.Schem
 def _with_id(field: pa.Field, path: ColumnPath, ids: Mapping[ColumnPath, int]) -> pa.Field:
     inside = [_with_id(child, own, ids) for own, child in nested.children(field.type, path)]
     field = field.with_type(nested.with_fields(field.type, inside))
-    return field.with_metadata({_FIELD_ID: str(ids[path]).encode()}) if path in ids else field
+    return field.with_metadata({FIELD_ID: str(ids[path]).encode()}) if path in ids else field

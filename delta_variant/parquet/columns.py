@@ -31,7 +31,7 @@ BATCH_BYTES = 8 << 20
 _TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: a dictionary then hides how long it is
 _CODE = 4
 _BUFFER_BYTES = 1 << 20
-_FIELD_ID = b"PARQUET:field_id"
+FIELD_ID = b"PARQUET:field_id"
 _GROUP = {"metadata", "value", "typed_value"}
 _REMEMBERED = 8
 """How many schemas of files are remembered, and how many selections of leaf columns of each."""
@@ -69,7 +69,7 @@ def group_of(schema: pa.Schema, names: Names, ids: Sequence[int]) -> Names | Non
     fields, group = list(schema), []
     for depth, name in enumerate(names):
         if ids:
-            found = [field for field in fields if (field.metadata or {}).get(_FIELD_ID) == str(ids[depth]).encode()]
+            found = [field for field in fields if (field.metadata or {}).get(FIELD_ID) == str(ids[depth]).encode()]
         else:
             found = [field for field in fields if field.name == name]
         if not found:

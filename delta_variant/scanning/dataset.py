@@ -29,7 +29,7 @@ from pyarrow import acero
 from delta_variant import nested
 from delta_variant.arrow import VariantType
 from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.parquet import opening
+from delta_variant.parquet import opening, physical
 from delta_variant.queries import arrow_filters
 from delta_variant.queries.pruning import Where
 from delta_variant.scanning.files import Query
@@ -250,11 +250,7 @@ class TableScanner:
 
 def _extended(kind: pa.DataType) -> pa.DataType:
     """A type of `scan` with VARIANT as the extension type."""
-    if kind == UNSHREDDED:
-        return VariantType()
-    if not nested.is_nested(kind):
-        return kind
-    return nested.with_types(kind, [_extended(field.type) for _, field in nested.children(kind)])
+    return physical.replaced(kind, (), lambda inner, _: VariantType() if inner == UNSHREDDED else None)
 
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -24,7 +24,7 @@ from delta_variant import schema as shredding_schemas
 from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError, TableError
 from delta_variant.locating import naming
-from delta_variant.parquet.columns import Columns, TypedColumn, child
+from delta_variant.parquet.columns import FIELD_ID, Columns, TypedColumn, child
 from delta_variant.parquet.fitting import fitted
 from delta_variant.parquet.footer import Names
 from delta_variant.parquet.statistics import Footer
@@ -32,8 +32,6 @@ from delta_variant.parquet.tables import unshredded
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, Keys, dotted, object_keys
 from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type, type_name
 from delta_variant.scanning.variant_groups import Group
-
-_FIELD_ID = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class FileSchema:
     def __init__(self, parquet: pq.ParquetFile, schema: Struct, *, by_id: bool) -> None:
         self.parquet = parquet
         arrow = parquet.schema_arrow
-        self._by_id = by_id and any(_FIELD_ID in (field.metadata or {}) for field in arrow)
+        self._by_id = by_id and any(FIELD_ID in (field.metadata or {}) for field in arrow)
         self.variants: dict[Names, pa.DataType] = {}
         self._find_variants(schema, pa.struct(list(arrow)), ())
         self.columns = Columns(parquet, self.variants)
@@ -262,7 +260,7 @@ class _Fields:
         self._by_id, self._numbers = by_id, dict[Any, int]()
         self._fields = list(kind) if pa.types.is_struct(kind) else []
         if by_id:
-            known: list[list[Any]] = [[(field.metadata or {}).get(_FIELD_ID) for field in self._fields]]
+            known: list[list[Any]] = [[(field.metadata or {}).get(FIELD_ID) for field in self._fields]]
         else:
             names = [field.name for field in self._fields]
             known = [names, [name.lower() for name in names]]

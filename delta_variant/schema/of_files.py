@@ -62,11 +62,6 @@ def _agreed(schema: pa.DataType, known: pa.DataType) -> pa.DataType:
     return known if t.is_exact(schema) and t.is_exact(known) else schema
 
 
-def leaves(schema: pa.DataType) -> int:
-    """The number of typed columns of a shredding schema."""
-    return sum(1 for _ in nested.leaves(schema))
-
-
 def named_apart(schema: pa.DataType) -> bool:
     """Whether no two fields of an object have names that differ only by case.
 

@@ -42,9 +42,10 @@ from delta_variant.membership.data_files import index_file
 from delta_variant.membership.plan import DataFile
 from delta_variant.membership.sidecars import Sidecars
 from delta_variant.messages import Failure, WriteReport, encoded
+from delta_variant.parquet.columns import leaf_count
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.paths import ColumnPath, dotted
-from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, leaves, named_apart, shreddable
+from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, named_apart, shreddable
 from delta_variant.version import check_version
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.partitions import Key, check_ascii, directory, partitions, uri
@@ -239,7 +240,7 @@ class _Task:
         """The shredded encoding of a file, and the one to keep: if the file is small, the smaller one of shredded and plain."""
         schemas = self._schemas(rows)
         shredded = kept = self._in_memory(rows, schemas)
-        inferred = sum(leaves(schema) for path, schema in schemas.items() if path not in self._plan.shredding_schemas)
+        inferred = sum(leaf_count(schema) for path, schema in schemas.items() if path not in self._plan.shredding_schemas)
         if inferred and shredded.size <= LEAF_BYTES * inferred:
             plain = self._in_memory(rows, self._plan.shredding_schemas)
             kept = plain if plain.size <= shredded.size else shredded
@@ -251,7 +252,7 @@ class _Task:
         return file
 
     def _encoder(self, sink: Any, rows: list[pa.RecordBatch], schemas: Mapping[ColumnPath, pa.DataType]) -> _File:
-        least = LEAST_LEAF_BYTES * sum(map(leaves, schemas.values()))
+        least = LEAST_LEAF_BYTES * sum(map(leaf_count, schemas.values()))
         group_bytes = ROW_GROUP_BYTES if self._sizes.known else min(ROW_GROUP_BYTES, max(self._plan.max_bytes, least))
         file = _File(self._plan, sink, rows[0].schema, schemas, group_bytes)
         for batch in rows:

@@ -20,6 +20,8 @@ from delta_variant.session import disable, enable
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, decode_bounds, encode_bounds
 from delta_variant.writer import write
 from tests.logs import actions
+from tests.optimizer.skipping.asking import opened
+from tests.optimizer.skipping.tables import copied, create
 from tests.support import SOAK, collected, delta_log, deltas_own_files, forget
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -42,13 +44,6 @@ def plain(spark):
     return spark.newSession()
 
 
-def create(spark, path, columns="id long, v variant", partition_by="", **properties):
-    properties = {"delta.enableVariantShredding": "true", **properties}
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-    spark.sql(f"create table delta.`{path}` ({columns}) using delta {partition_by} tblproperties ({listed})")
-    return str(path)
-
-
 def tens(spark, first, *more, value=EVENT):
     """One partition of ten rows: their id, v made of it, and more columns."""
     return spark.range(first, first + 10, 1, 1).selectExpr("id", f"{value} v", *more)
@@ -68,18 +63,6 @@ def ours(spark, tmp_path_factory):
     assert write(spark.range(0, 30, 1, 1).selectExpr("id", f"{EVENT} v"), path, max_rows_per_file=10).files == 3
     write(tens(spark, 30), path)
     return path
-
-
-def copy(table, path):
-    shutil.copytree(table, path)
-    return str(path)
-
-
-def opened(df):
-    """Files that each scan of an executed query opened, by Spark's own count."""
-    leaves = df._jdf.queryExecution().executedPlan().collectLeaves()
-    metrics = [leaves.apply(i).metrics() for i in range(leaves.size())]
-    return [found.apply("numFiles").value() for found in metrics if found.contains("numFiles")]
 
 
 def ids(df):
@@ -168,7 +151,7 @@ def test_checkpoints(spark, ask, ours, tmp_path, kind, statistics):
         "delta.checkpoint.writeStatsAsJson": str(statistics != "struct").lower(),
         "delta.checkpoint.writeStatsAsStruct": str(statistics != "json").lower(),
     }
-    path = copy(ours, tmp_path / "t")
+    path = copied(ours, tmp_path / "t")
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
     spark.sql(f"alter table delta.`{path}` set tblproperties ({listed})")
     checkpoint(spark, path, settings)
@@ -197,7 +180,7 @@ def checkpoint(spark, path, settings):
 
 def test_time_travel(spark, ask, ask_all, ours, tmp_path):
     """A version, by number or by time, is skipped by the bounds of its own files."""
-    path = copy(ours, tmp_path / "t")
+    path = copied(ours, tmp_path / "t")
     spark.sql(f"delete from delta.`{path}` where id >= 20")
     write(tens(spark, 30, value=VALUE.format("-id")), path)
     for version, log in enumerate(sorted(Path(path, "_delta_log").glob("0*[0-9].json"))):
@@ -280,7 +263,7 @@ def test_column_mapping(spark, ask, ask_all, tmp_path, mode):
 
 def test_history_of_a_table(spark, ask_all, ours, tmp_path):
     """The marker stays if Delta adds a file again; files that delta-spark has rewritten have bounds and no marker."""
-    path = copy(ours, tmp_path / "t")
+    path = copied(ours, tmp_path / "t")
     table = f"delta.`{path}`"
     spark.sql(f"alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"delete from {table} where id in (12, 15, 17)")
@@ -357,7 +340,7 @@ def damaged(spark, ours, tmp_path_factory):
 
     The second has a damaged lower bound, the third both. The function asks by a job or on the driver.
     """
-    path = copy(ours, tmp_path_factory.mktemp("damaged") / "t")
+    path = copied(ours, tmp_path_factory.mktemp("damaged") / "t")
     _, lower, upper, _ = actions(path, "add")
     lines = []
     for number, text in enumerate(DAMAGED.values()):
@@ -451,7 +434,7 @@ def test_bounds_that_are_too_narrow(spark, ask, ask_all, narrow, case):
 
 def test_streams_are_left_alone(spark, ask, ours, tmp_path):
     """A stream with a filter on a path gives the rows of the batch query, of old files and of those that come later."""
-    path = copy(ours, tmp_path / "t")
+    path = copied(ours, tmp_path / "t")
     found = []
 
     def run():

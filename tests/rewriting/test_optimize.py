@@ -35,7 +35,7 @@ from tests.analysis.tables import (
     rows_with_files,
     two_commits,
 )
-from tests.contents import has_typed_value
+from tests.contents import has_typed_value, vacuum
 from tests.gates import both
 from tests.logs import commits, last, live, newest
 from tests.support import SOAK, forget, scans, share, without_rules
@@ -90,16 +90,6 @@ def content(spark, path, version=None, columns="n, p, v::string"):
 def part(path, count):
     """A size of files of which a table has about so many."""
     return sum(add["size"] for add in live(path).values()) // count
-
-
-def vacuum(spark, path):
-    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # of 10,000 tasks
-    try:
-        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
-    finally:
-        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-        spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
 
 
 def test_one_key(spark, on, ten, rows_of_ten, tmp_path):
