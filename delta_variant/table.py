@@ -64,8 +64,10 @@ class VariantTable:
 
     @contextmanager
     def _own(self) -> Iterator[Table]:
-        """The table in a session of its own."""
+        """The table in a session of its own, in which a file that cannot be read is an error: its rows would be lost."""
         with own_session(self._table.spark) as spark:
+            for files in ("Missing", "Corrupt"):
+                spark.conf.set(f"spark.sql.files.ignore{files}Files", "false")
             yield replace(self._table, spark=spark)
 
     @classmethod

@@ -248,6 +248,34 @@ def test_blocks_that_fail(spark, ten, rows_of_ten, tmp_path, monkeypatch, caplog
     assert "the driver runs 0.0" in caplog.text
 
 
+@pytest.mark.parametrize("rewrite", ["optimize", "cluster", "shred", "unshred"])
+def test_a_file_that_cannot_be_read(spark, rows_of_ten, tmp_path, rewrite):
+    """A file that is missing or damaged is an error, also in a session that ignores such files, and no row is lost."""
+    path = tmp_path / "t"
+    dv.write(scattered(spark, files=3), path, shred=False if rewrite == "shred" else {"v": "a bigint"})
+    table = dv.VariantTable.forPath(spark, path)
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta_variant.shredding.v' = 'a bigint')")
+    table.disable_shredding() if rewrite == "unshred" else table.enable_shredding()
+    file = path / next(iter(live(path)))
+    data, version = file.read_bytes(), newest(path)
+    calls = {
+        "optimize": table.optimize,
+        "cluster": lambda: table.optimize(["v:a"], max_file_size=part(path, 4)),
+        "shred": table.shred,
+        "unshred": table.unshred,
+    }
+    ignored = dict.fromkeys(("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"), "true")
+    for damaged in (None, data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :]):
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        with jvm.settings(spark, ignored), pytest.raises(TableError, match=r"FAILED_READ_FILE|is gone|cannot be read"):
+            calls[rewrite]()
+        assert newest(path) == version
+    file.write_bytes(data)
+    calls[rewrite]()
+    assert newest(path) > version
+    assert content(spark, path) == rows_of_ten
+
+
 def test_stored_keys(spark, ten, tmp_path):
     """`optimize()` takes the keys that `cluster_by` has stored, and later writes give their paths bounds first."""
     tmp_path = shutil.copytree(ten, tmp_path / "t")
