@@ -2,7 +2,7 @@
 
 The same queries, two million events by default, in turns: paths by Spark's scan (without typed reading), paths by typed
 reading, and ordinary columns with the same values. Printed are medians of three rounds after one to warm up, and their
-ratios. Then the copy of three paths by a stream, and two queries of a path that has a number in place of a text in one event
+ratios. Then a stream of three paths, and two queries of a path that has a number in place of a text in one event
 of a hundred. Then what typed reading adds to planning, on 600 files, and what it leaves to Spark's scan where nothing is proven
 of ten files in a hundred.
 """
@@ -53,7 +53,7 @@ QUERIES = {
     "last of an order": "SELECT {id} FROM {table} ORDER BY {id} DESC LIMIT 10",
 }
 STREAM = ["id", "type", "amount"]
-"""What a stream copies."""
+"""The columns that a stream reads."""
 ODD = {"another type": QUERIES["group"], "filter on it": "SELECT count(*) FROM {table} WHERE {type} = '3'"}
 """Queries of values of another type."""
 
@@ -108,16 +108,16 @@ class Bench:
             show(form, median(actions))
 
     def stream(self, name: str) -> None:
-        """A stream of the events, which another table gets as ordinary columns."""
+        """Streams of three paths of the events, and of ordinary columns with the same values."""
         paths = [f"{COLUMNS[column]} {column}" for column in STREAM]
         actions = {
-            "scan": self.copy(False, name, paths),
-            "typed": self.copy(True, name, paths),
-            "columns": self.copy(True, f"{name}-columns", STREAM),
+            "scan": self.streamed(False, name, paths),
+            "typed": self.streamed(True, name, paths),
+            "columns": self.streamed(True, f"{name}-columns", STREAM),
         }
         show("stream", median(actions))
 
-    def copy(self, typed: bool, name: str, columns: list[str]) -> Callable[[], object]:
+    def streamed(self, typed: bool, name: str, columns: list[str]) -> Callable[[], object]:
         def run() -> object:
             self.spark.conf.set(TYPED, str(typed).lower())
             stream = self.spark.readStream.format("delta").load(f"{self.work / name}").selectExpr(*columns)

@@ -53,7 +53,7 @@ object PlannedFiles {
   case object OfCommand extends Purpose
   case object OfStream extends Purpose
 
-  private val Streaming = "streaming" // Delta's name of that list
+  private val Streaming = "streaming" // Delta's name for the list of a stream
 
   /** None for an index of another kind. */
   def of(index: FileIndex): Option[PlannedFiles] = index match {

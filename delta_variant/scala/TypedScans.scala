@@ -204,11 +204,16 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
       unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap
     }
 
-    /** Files with columns of the same types are read alike, with all `value` columns that one of them needs. */
+    /**
+     * Lets files with columns of the same types be read alike, with all `value` columns that one of them needs. A path without a
+     * typed column is only in the last `value` above it, which is not the same in all files.
+     */
     private def shareResiduals(proven: Seq[Proven]): Unit =
       for (alike <- proven.groupBy(_.types.toSeq).values; path <- paths.indices) {
-        val all = alike.flatMap(_.residuals(path)).distinct.sorted
-        alike.foreach(_.residuals(path) = all)
+        val needed = alike.map(_.residuals(path)).filter(_.nonEmpty).distinct
+        if (needed.size == 1 || alike.head.types(path) != LeafTypes.Void) {
+          alike.foreach(_.residuals(path) = needed.flatten.distinct.sorted)
+        }
       }
 
     /** Settles the types of paths that are asked for as structs, and of their fields. */

@@ -195,6 +195,28 @@ def test_a_file_that_is_added_again(session, tmp_path):
     assert with_.input == [40]
 
 
+@pytest.mark.parametrize(
+    ("schemas", "typed"),
+    [
+        (["a struct<x int>", "a struct<x int, b struct<y int>>"], 0),
+        (["a struct<x int, b struct<y int>>", "a struct<x int, b struct<y int>>"], 2),
+        (["a struct<b struct<c int>>", "a struct<b struct<c int>>"], 2),
+        (["x int", "a struct<x int>"], 0),
+    ],
+)
+def test_residuals_of_several_files(session, tmp_path, schemas, typed):
+    """Files of a batch are read alike if the same `value` columns have a path, and by Spark's scan otherwise (T10)."""
+    path = tmp_path / "t"
+    for number, schema in enumerate(schemas):
+        values = [{"c": n, "y": n} if n % 3 else {"c": "text"} if number else {"y": n} for n in range(20)]
+        add(session, path, [{"x": n, "a": {"x": n, "b": value}} for n, value in enumerate(values)], schema)
+    read(session, str(path)).createOrReplaceTempView("s")
+    text = "select id, v:a.b.c::string c, v:a.x::int x from s"
+    without, with_ = (Run(session.sql(text), tmp_path, typed=typed) for typed in (False, True))
+    assert (with_.rows, with_.input) == (without.rows, without.input)
+    assert with_.typed == [typed]
+
+
 def test_small_files_beside_a_larger_one(session, tmp_path):
     """The footers of a batch are read if one of its files is as large as the setting says (T10)."""
     path = tmp_path / "t"
