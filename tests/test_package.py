@@ -55,7 +55,7 @@ def test_contents(wheel):
     sources = {
         str(path.relative_to(ROOT))
         for path in package.rglob("*")
-        if path.is_file() and path.parent.name not in {"__pycache__", "jars"}
+        if path.is_file() and {"__pycache__", "jars"}.isdisjoint(path.parent.relative_to(ROOT).parts)
     } | {"delta_variant/jars/made.jar"}
     assert {"delta_variant/py.typed", "delta_variant/scala/Messages.scala", "delta_variant/scala/Batches.java"} < sources
     assert "delta_variant/data/earthquakes.ndjson.zst" in sources
