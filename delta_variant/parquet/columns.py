@@ -32,6 +32,7 @@ _TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: a dic
 _CODE = 4
 _BUFFER_BYTES = 1 << 20
 FIELD_ID = b"PARQUET:field_id"
+"""The key of a field's id in the metadata that pyarrow gives the field."""
 _GROUP = {"metadata", "value", "typed_value"}
 _REMEMBERED = 8
 """How many schemas of files are remembered, and how many selections of leaf columns of each."""

@@ -48,7 +48,6 @@ def session(spark) -> Iterator[SparkSession]:
     """A session with the rules, in which footers of files of any size are read."""
     session = spark.newSession()
     session.conf.set(FOOTERS, "0")
-    session.conf.set("spark.sql.streaming.stopTimeout", "60s")
     dv.enable(session)
     yield session
     dv.disable(session)
@@ -72,15 +71,13 @@ def events(session, tmp_path_factory) -> str:
 class Run:
     """What a stream gave until there was nothing more to read, and how it read."""
 
-    def __init__(
-        self, stream: DataFrame, root: Path, *, typed: bool = True, mode: str = "append", name: str | None = None
-    ) -> None:
+    def __init__(self, stream: DataFrame, *, typed: bool = True, mode: str = "append", checkpoint: Path | None = None) -> None:
         spark = stream.sparkSession
         table = f"run_{next(numbers)}"
         spark.conf.set(TYPED, str(typed).lower())
         writer = stream.writeStream.queryName(table).outputMode(mode).trigger(availableNow=True)
-        if name is not None:  # a memory sink starts again from a checkpoint in complete mode only
-            writer = writer.option("checkpointLocation", str(root / name))
+        if checkpoint is not None:  # from which a memory sink starts again in complete mode only
+            writer = writer.option("checkpointLocation", str(checkpoint))
         query = writer.format("memory").start()
         query.awaitTermination()
         spark.conf.unset(TYPED)
@@ -92,6 +89,14 @@ class Run:
     def typed(self) -> list[int]:
         """For each scan of a stream in the last batch, the files that are read from typed columns."""
         return [scan.files_typed for scan in dv.explain(self.query).scans if scan.files_total is None]
+
+
+def compared(stream: DataFrame, mode: str = "append") -> Run:
+    """A run with typed reading, after comparison of its rows, and of the number of rows that it reports, with Spark's scan."""
+    without, typed = (Run(stream, typed=typed, mode=mode) for typed in (False, True))
+    assert without.typed == [0] * len(typed.typed)
+    assert (typed.rows, typed.input) == (without.rows, without.input)
+    return typed
 
 
 def read(spark: SparkSession, path: str, files: int = 2) -> DataFrame:
@@ -113,27 +118,25 @@ STREAMS = {
 
 
 @pytest.mark.slow
-def test_streams_give_the_rows_of_sparks_scan(session, events, tmp_path):
+def test_streams_give_the_rows_of_sparks_scan(session, events):
     """The rows of a stream, and the number of rows that it reports, are those of Spark's scan, if each scan of it is read from
     typed columns. In one batch values have other types (T10)."""
     read(session, events).createOrReplaceTempView("s")
     session.read.format("delta").load(events).createOrReplaceTempView("t")
     for text, mode in share(STREAMS.items(), 2):
-        without, with_ = (Run(session.sql(text), tmp_path, typed=typed, mode=mode) for typed in (False, True))
-        assert without.typed == [0] * len(without.typed), text
-        assert with_.typed == [1] * len(without.typed) != [], text
-        assert (with_.rows, with_.input) == (without.rows, without.input), text
-        assert with_.rows, text
+        run = compared(session.sql(text), mode)
+        assert run.typed == [1] * len(run.typed) != [], text
+        assert run.rows, text
 
 
-def test_typed_reading_of_streams_may_be_switched(session, events, tmp_path):
+def test_typed_reading_of_streams_may_be_switched(session, tmp_path):
     """A stream with state goes on from the same checkpoint when typed reading is switched on or off (T10)."""
     path = tmp_path / "grows"
     text = "select v:kind::string k, v:o::struct<x int> o, sum(v:n::bigint) s, max(v:o.d::double) m from s group by 1, 2"
     for start, typed in enumerate((True, False, True)):
         add(session, path, [event(n) for n in range(start * 20, start * 20 + 20)])
         read(session, str(path)).createOrReplaceTempView("s")
-        run = Run(session.sql(text), tmp_path, typed=typed, mode="complete", name="state")
+        run = Run(session.sql(text), typed=typed, mode="complete", checkpoint=tmp_path / "state")
         assert run.typed == [int(typed)]
         assert run.input == [20]
         batch = session.sql(text.replace("from s", f"from delta.`{path}`")).collect()
@@ -172,7 +175,7 @@ def test_a_batch_is_read_in_one_way(session, tmp_path):
     runs = {}
     for files in (1, 2, 3):
         read(session, str(path), files).createOrReplaceTempView("s")
-        runs[files] = Run(session.sql(text), tmp_path)
+        runs[files] = Run(session.sql(text))
     assert [run.input for run in runs.values()] == [[20, 20, 20], [40, 20], [60]]
     assert runs[1].rows == runs[2].rows == runs[3].rows
     [scan] = dv.explain(runs[3].query).scans
@@ -189,10 +192,8 @@ def test_a_file_that_is_added_again(session, tmp_path):
     session.sql(f"delete from delta.`{path}`")
     session.sql(f"restore table delta.`{path}` to version as of 0")
     stream = session.readStream.option("startingVersion", 0).option("ignoreChanges", "true").format("delta").load(str(path))
-    without, with_ = (Run(stream.selectExpr("v:n::int n"), tmp_path, typed=typed) for typed in (False, True))
-    assert with_.typed == [2]
-    assert (with_.rows, with_.input) == (without.rows, without.input)
-    assert with_.input == [40]
+    run = compared(stream.selectExpr("v:n::int n"))
+    assert (run.typed, run.input) == ([2], [40])
 
 
 @pytest.mark.parametrize(
@@ -211,10 +212,7 @@ def test_residuals_of_several_files(session, tmp_path, schemas, typed):
         values = [{"c": n, "y": n} if n % 3 else {"c": "text"} if number else {"y": n} for n in range(20)]
         add(session, path, [{"x": n, "a": {"x": n, "b": value}} for n, value in enumerate(values)], schema)
     read(session, str(path)).createOrReplaceTempView("s")
-    text = "select id, v:a.b.c::string c, v:a.x::int x from s"
-    without, with_ = (Run(session.sql(text), tmp_path, typed=typed) for typed in (False, True))
-    assert (with_.rows, with_.input) == (without.rows, without.input)
-    assert with_.typed == [typed]
+    assert compared(session.sql("select id, v:a.b.c::string c, v:a.x::int x from s")).typed == [typed]
 
 
 def test_small_files_beside_a_larger_one(session, tmp_path):
@@ -226,7 +224,7 @@ def test_small_files_beside_a_larger_one(session, tmp_path):
     try:
         for least, typed in ((largest, 2), (largest + 1, 0)):
             session.conf.set(FOOTERS, str(least))
-            assert Run(read(session, str(path)).selectExpr("v:n::int"), tmp_path).typed == [typed]
+            assert Run(read(session, str(path)).selectExpr("v:n::int")).typed == [typed]
     finally:
         session.conf.set(FOOTERS, "0")
 
@@ -242,23 +240,21 @@ def test_mapped_and_partitioned_tables(session, tmp_path, mode):
     )
     session.sql(f"insert into delta.`{path}` select id, id % 2, parse_json(concat('{{\"n\": ', id, '}}')) from range(20)")
     read(session, str(path)).createOrReplaceTempView("s")
-    text = "select id, p, v:n::int n from s where p = 1"
-    without, with_ = (Run(session.sql(text), tmp_path, typed=typed) for typed in (False, True))
-    assert (with_.rows, with_.input) == (without.rows, without.input)
-    assert len(with_.rows) == 10
-    assert bool(sum(with_.typed)) == (mode == "name")
+    run = compared(session.sql("select id, p, v:n::int n from s where p = 1"))
+    assert len(run.rows) == 10
+    assert bool(sum(run.typed)) == (mode == "name")
 
 
 def test_explain_of_streams(session, events, tmp_path):
     """`explain` reports the last batch of a StreamingQuery. It says if there is none, and if the session is off."""
     stream = read(session, events).selectExpr("v:n::int")
-    report = dv.explain(Run(stream, tmp_path).query)
+    report = dv.explain(Run(stream).query)
     assert "typed columns in 1 of 1 files: v:n" in str(report)
     assert "a stream, which reads all files of each batch" in str(report)
-    [whole] = dv.explain(Run(read(session, events).selectExpr("to_json(v)"), tmp_path).query).scans
+    [whole] = dv.explain(Run(read(session, events).selectExpr("to_json(v)")).query).scans
     assert whole.typed_paths == ()
     session.conf.set("spark.delta_variant.enabled", "false")
-    [off] = dv.explain(Run(stream, tmp_path).query).scans
+    [off] = dv.explain(Run(stream).query).scans
     session.conf.unset("spark.delta_variant.enabled")
     assert (off.files_typed, off.reasons[1:]) == (0, ("spark.delta_variant.enabled is false",))
     empty = tmp_path / "empty"
